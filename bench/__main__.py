@@ -1,0 +1,138 @@
+"""The command line: `bench run | report | check | doctor`. Each command is a few lines.
+
+Exit codes: 0 done (or passed); `bench check`: 1 failed, 2 undecided, 3 not valid; 64 and above:
+an error told in one sentence (see bench.errors).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.errors import BenchError
+
+RUN_HELP = """\
+bench run [scenario=NAME] [GROUP=CHOICE] [KEY=VALUE] ...
+
+  bench run scenario=demo                                     two simulated engines, real tools
+  bench run scenario=single engine=h100_tp2 load.users=[4,8,16]
+  bench run scenario=single engine=attached engine.url=http://HOST:8000/v1 engine.model=NAME
+  bench run scenario=seed_reference                           the seed's latency table
+  bench run scenario=single dry_run=true                      show what would be run
+
+The choices are the files of conf/: engine, workload, load, tools, slo, scenario.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns the exit code. An expected failure is one line on stderr."""
+    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        if words[:1] == ["run"]:
+            return _run(words[1:])
+        return _other(words)
+    except BenchError as error:
+        Console(stderr=True, highlight=False).print(
+            f"{type(error).__name__}: {error}", markup=False, soft_wrap=True
+        )
+        return error.exit_code
+    except BrokenPipeError:  # e.g. `bench doctor | head`
+        sys.stderr.close()
+        return 141
+
+
+def _other(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="bench", description="ReAct agents on vLLM: SLO, TSA, GPUs"
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("run", help="run a scenario (bench run --help)")
+    report = commands.add_parser("report", help="build analysis/ again from the records")
+    report.add_argument("run", type=Path, help="directory of a run or a campaign")
+    check = commands.add_parser("check", help="exit 0 passed, 1 failed, 2 undecided, 3 not valid")
+    check.add_argument("run", type=Path, help="directory of a run or a campaign")
+    check.add_argument("--users", type=int, help="only the level with so many users")
+    commands.add_parser("doctor", help="what is present here, and what each missing thing costs")
+    options = parser.parse_args(words)
+    if options.command == "report":
+        return _report(options.run)
+    if options.command == "check":
+        return _check(options.run, options.users)
+    return _doctor()
+
+
+def _run(words: list[str]) -> int:
+    if "-h" in words or "--help" in words:
+        Console().print(RUN_HELP, markup=False, highlight=False)
+        return 0
+    from bench.config import run_words
+    from bench.dry_run import describe
+    from bench.measure import measure
+    from bench.progress import Display
+    from bench.scenario import Scenario
+
+    display = Display()
+    measured: list[Path] = []
+
+    def job(scenario: Scenario, directory: Path) -> None:
+        if scenario.dry_run:
+            display.say(describe(scenario))
+            return
+        measured.append(directory)
+        measure(scenario, directory, display)
+
+    try:
+        directory, failures = run_words(words, job)
+    finally:
+        display.close()
+    for failure in failures:
+        display.say(f"{type(failure).__name__}: {failure}")
+    if measured and any((path / "run.json").exists() for path in measured):
+        _report(directory)
+    return failures[0].exit_code if failures else 0
+
+
+def _report(directory: Path) -> int:
+    from bench.analyse import analyse
+
+    Console(highlight=False).print(f"report: {analyse(directory)}", soft_wrap=True)
+    return 0
+
+
+def _check(directory: Path, users: int | None) -> int:
+    from bench.analyse import verdicts_of
+    from bench.slo import check_exit_code
+
+    verdicts = verdicts_of(directory, users)
+    table = Table("engine", "users", "objective", "observed", "bound", "n", "verdict", "reasons")
+    for level in verdicts:
+        for one in level.objectives:
+            observed = "unknown" if one.observed is None else f"{one.observed:.4g}"
+            verdict = one.verdict if one.valid else f"{one.verdict} (not valid)"
+            table.add_row(
+                one.engine, str(one.users), one.name, observed, f"{one.direction} {one.bound:g}",
+                str(one.n), verdict, "; ".join(one.reasons),
+            )  # fmt: skip
+    Console().print(table)
+    return check_exit_code(verdicts)
+
+
+def _doctor() -> int:
+    from bench.doctor import examine
+
+    lines = Console(highlight=False)
+    for found in examine():
+        if found.present:
+            line = f"yes  {found.name}: {found.detail}"
+        else:
+            line = f"no   {found.name}: {found.cost}; {found.remedy}"
+        lines.print(line, markup=False, soft_wrap=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""Hydra's one doorway: registers the schema, turns words into a Scenario, errors into sentences."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import os
+import re
+import sys
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from bench.errors import BenchError, ConfigError, Stopped
+from bench.run import new_run_directory
+from bench.scenario import Scenario
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+Job = Callable[[Scenario, Path], None]
+
+
+def run_words(words: list[str], job: Job) -> tuple[Path, list[BenchError]]:
+    """Compose the words with Hydra and call `job(scenario, directory)` for each launch.
+
+    Returns the directory of the run, or of the campaign when the scenario sweeps, and the errors
+    of the launches that failed: in a sweep the remaining launches are still run.
+    Raises ConfigError for words that do not compose.
+    """
+    ConfigStore.instance().store(name="schema", node=Scenario)
+    stamp = new_run_directory(Path(), "").name  # one for all launches of a campaign
+    OmegaConf.register_new_resolver("stamp", lambda: stamp, replace=True)
+    directories: list[Path] = []
+    failures: list[BenchError] = []
+
+    def launch(config: DictConfig) -> None:
+        settings = HydraConfig.get()
+        swept = settings.mode is not None and settings.mode.name == "MULTIRUN"
+        directories.append(Path(settings.sweep.dir if swept else settings.run.dir))
+        if any(isinstance(failure, Stopped | ConfigError) for failure in failures):
+            return
+        try:
+            job(to_scenario(config), Path(settings.runtime.output_dir))
+        except BenchError as error:  # kept, because Hydra would print its own account of it
+            failures.append(error)
+
+    decorated = hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(launch)
+    argv, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = ["bench run", *words]
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # raise instead of printing and leaving
+    try:
+        decorated()
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error) from error
+    finally:
+        for directory in directories:
+            _remove_empty(directory)
+        sys.argv = argv
+        if full_error is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = full_error
+    for failure in failures:
+        if isinstance(failure, ConfigError):
+            raise failure
+    if not directories:
+        raise ConfigError("run", "composed no launch", "ask Hydra with `bench run --cfg job`")
+    return directories[0], failures
+
+
+def _remove_empty(directory: Path) -> None:
+    """Hydra makes the directory before the job is asked; a job that wrote nothing leaves none."""
+    for path in [*sorted(directory.glob("*")), directory, directory.parent]:
+        with contextlib.suppress(OSError):  # not empty, or not a directory: it stays
+            path.rmdir()
+
+
+def to_scenario(config: DictConfig) -> Scenario:
+    """A composed config as a Scenario, every part checked.
+
+    Raises ConfigError naming every missing value (`???`) or the first that cannot be.
+    """
+    missing = sorted(OmegaConf.missing_keys(config))
+    if missing:
+        raise ConfigError(
+            f"{missing[0]}=???",
+            f"must be given ({', '.join(missing)})",
+            f"add {' '.join(f'{key}=VALUE' for key in missing)}",
+        )
+    try:
+        scenario = OmegaConf.to_object(config)
+    except ConfigError as error:
+        raise ConfigError(str(error).splitlines()[0]) from error  # OmegaConf adds lines of its own
+    if not isinstance(scenario, Scenario):
+        raise ConfigError("config.yaml", "does not start from the schema", "restore `- schema`")
+    return scenario
+
+
+def explain(error: Exception) -> BenchError:
+    """Hydra's or OmegaConf's complaint as one sentence with the nearest valid key."""
+    text = str(error)
+    if match := re.search(r"Key '([^']+)' (?:is not in struct|not in '\w+')", text):
+        full = re.search(r"full_key: (\S+)", text)
+        return _unknown_key(full.group(1) if full else match.group(1))
+    if match := re.search(r"[Cc]ould not find '([^']+)'", text):
+        return _unknown_choice(match.group(1))
+    if match := re.search(r"Could not override '([^']+)'", text):
+        return _unknown_key(match.group(1))
+    if match := re.search(r"Error merging override (\S+)", text):
+        reason = str(error.__cause__ or "has a value of another type").splitlines()[0]
+        return ConfigError(match.group(1), reason, "give it a value of its type, as in conf/")
+    first = text.strip().splitlines()[0]
+    return ConfigError("words", first, "write group=CHOICE or key=value, as in README.md")
+
+
+def _unknown_key(key: str) -> ConfigError:
+    keys = list(_keys(Scenario, ""))
+    nearest = difflib.get_close_matches(key, keys, n=1, cutoff=0.0)
+    tail = [known for known in keys if known.rpartition(".")[2] == key.rpartition(".")[2]]
+    suggestion = (tail or nearest)[0]
+    return ConfigError(key, "is no key", f"did you mean {suggestion}? (all keys are in conf/)")
+
+
+def _unknown_choice(choice: str) -> ConfigError:
+    group, _, name = choice.rpartition("/")
+    files = sorted(path.stem for path in (CONF / group).glob("*.yaml")) if group else []
+    if not files:
+        return _unknown_key(choice)
+    nearest = difflib.get_close_matches(name, files, n=1, cutoff=0.0)[0]
+    return ConfigError(
+        f"{group}={name}",
+        "is no choice",
+        f"did you mean {group}={nearest}? (choices: {', '.join(files)})",
+    )
+
+
+def _keys(kind: Any, prefix: str) -> list[str]:
+    keys: list[str] = []
+    hints = typing.get_type_hints(kind)
+    for part in dataclasses.fields(kind):
+        keys.append(prefix + part.name)
+        if dataclasses.is_dataclass(hints[part.name]):
+            keys += _keys(hints[part.name], f"{prefix}{part.name}.")
+    return keys

@@ -1,0 +1,39 @@
+"""What a launch would do and how long it would take, told without starting anything."""
+
+from __future__ import annotations
+
+import shlex
+
+from bench.engine.vllm import launcher, serve_command
+from bench.scenario import EngineKind, Scenario
+
+LAUNCH_OVERHEAD_S = 8.0  # start and seal
+POINT_OVERHEAD_S = 4.0
+GRID_REQUEST_S = 0.3
+
+
+def planned_s(scenario: Scenario) -> float:
+    """About how long one launch takes, seconds: for display and `dry_run`, never for a result."""
+    load = scenario.load
+    cells = len(load.grid_prompt_tokens) * len(load.grid_hit_rates) * load.grid_repeats
+    points = len(load.users) * (load.duration_s + POINT_OVERHEAD_S)
+    return LAUNCH_OVERHEAD_S + 2 * cells * GRID_REQUEST_S + points
+
+
+def describe(scenario: Scenario) -> str:
+    """What a launch would do, in a few lines (`dry_run=true`)."""
+    engine, load = scenario.engine, scenario.load
+    mix = ", ".join(
+        f"{name} {weight:g}" for name, weight in scenario.workload.mix.items() if weight
+    )
+    users = ", ".join(map(str, load.users))
+    lines = [
+        f"engine   {engine.name} ({engine.kind.value}, TP={engine.tensor_parallel}, {engine.gpu})",
+        f"workload {scenario.workload.material}: {mix} (control={scenario.workload.control.value})",
+        f"tools    {scenario.tools.source.value}",
+        f"load     {users} users, {load.duration_s:g} s each",
+        f"time     about {planned_s(scenario) / 60:.1f} minutes",
+    ]
+    if engine.kind is EngineKind.vllm:
+        lines.insert(1, f"command  {shlex.join(serve_command(engine, engine.port, launcher()))}")
+    return "\n".join(lines)

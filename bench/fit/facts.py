@@ -1,0 +1,97 @@
+"""LevelFacts: what a level was, in counts and rates, beside its latencies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from bench.fit.level import Level
+from bench.record import NS_PER_S, EngineSample, EpisodeOutcome
+
+
+class LevelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one level was: for the evidence table and the concurrency curves."""
+
+    engine: str
+    run: str
+    users: int
+    simulated: bool
+    control: str
+    window_s: float
+    warmup_s: float
+    settled: bool
+    scheduled: int
+    attempted: int
+    answered: int
+    failed: int
+    tail: int
+    running_mean: float | None  # measured in flight at the engine
+    output_tokens_per_s: float
+    episodes_per_s: float
+    lag_s_p99: float | None
+    client_cpu: float | None
+    error_rate: float
+    prefix_hit_rate: float | None
+    server_gap: float | None
+
+
+def level_facts(level: Level, error_rate: float, server_gap: float | None) -> LevelFacts:
+    """Counts and rates of one level over its window; unknown is None.
+
+    error_rate: share of the attempts; server_gap: relative difference between the server's and
+    the client's sum of request times, None when it was not checked.
+    """
+    window_s = max((level.end_ns - level.start_ns) / NS_PER_S, 0.0)
+    outcomes = [episode.outcome for episode in level.episodes]
+    answered = sum(o in (EpisodeOutcome.answered, EpisodeOutcome.chosen) for o in outcomes)
+    # Tokens and episodes that ended within the window, so that the tail adds nothing.
+    tokens = sum(
+        call.output_tokens or 0
+        for call in level.llm
+        if call.done_ns is not None and call.done_ns < level.end_ns
+    )
+    ended = sum(
+        episode.done_ns is not None and episode.done_ns < level.end_ns for episode in level.episodes
+    )
+    lags_s = [call.lag_s for call in level.llm if call.lag_s is not None]
+    running = [sample.running for sample in level.engine_samples if sample.running is not None]
+    return LevelFacts(
+        engine=level.engine,
+        run=level.run,
+        users=level.users,
+        simulated=level.simulated,
+        control=level.control,
+        window_s=window_s,
+        warmup_s=level.warmup_s,
+        settled=level.settled,
+        scheduled=level.scheduled,
+        attempted=level.attempted,
+        answered=answered,
+        failed=level.attempted - answered,
+        tail=level.tail,
+        running_mean=float(np.mean(running)) if running else None,
+        output_tokens_per_s=tokens / window_s if window_s else 0.0,
+        episodes_per_s=ended / window_s if window_s else 0.0,
+        lag_s_p99=float(np.quantile(lags_s, 0.99)) if lags_s else None,
+        client_cpu=level.point.client_cpu,
+        error_rate=error_rate,
+        prefix_hit_rate=prefix_hit_rate(level.engine_samples),
+        server_gap=server_gap,
+    )
+
+
+def prefix_hit_rate(samples: list[EngineSample]) -> float | None:
+    """Share of prompt tokens that the engine's prefix cache held, by its own counters."""
+    hits = _grown(samples, lambda sample: sample.prefix_hits)
+    queries = _grown(samples, lambda sample: sample.prefix_queries)
+    return hits / queries if hits is not None and queries else None
+
+
+def _grown(
+    samples: list[EngineSample], counter: Callable[[EngineSample], float | None]
+) -> float | None:
+    """How much a counter grew from the first sample that has it to the last."""
+    known = [value for sample in samples if (value := counter(sample)) is not None]
+    return known[-1] - known[0] if len(known) > 1 else None

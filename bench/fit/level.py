@@ -1,0 +1,212 @@
+"""Level: the members of one load point after warm-up, the unit of all analysis."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from bench.episode import Task
+from bench.record import (
+    NS_PER_S,
+    EngineSample,
+    EpisodeRecord,
+    LLMRecord,
+    PointKind,
+    PointRecord,
+    ScheduledRecord,
+    ToolRecord,
+)
+from bench.run import Run
+from bench.stats.steady import mser5
+
+EpisodeKey = tuple[int, int]  # user, episode: unique within a point
+
+
+class Level(msgspec.Struct, kw_only=True):
+    """Records of the episodes that started in [start_ns, end_ns) of one point of one run.
+
+    `attempted` counts every member, whatever its outcome; `tail` the episodes that only held the
+    load. `settled` is False when MSER-5 would cut more than half.
+    """
+
+    engine: str
+    run: str
+    point: PointRecord
+    simulated: bool
+    control: str
+    start_ns: int
+    end_ns: int
+    settled: bool
+    complete: bool
+    episodes: list[EpisodeRecord]
+    llm: list[LLMRecord]
+    tools: list[ToolRecord]
+    engine_samples: list[EngineSample]
+    tasks: dict[str, Task]
+    scheduled: int  # members that Locust asked for
+    warmup: int  # episodes cut off at the front
+    tail: int
+    warmup_s: float
+
+    @property
+    def users(self) -> int:
+        """The planned number of users."""
+        return self.point.users
+
+    @property
+    def attempted(self) -> int:
+        """Members, whatever became of them."""
+        return len(self.episodes)
+
+
+class _OfPoint(Protocol):
+    @property
+    def point(self) -> str: ...
+
+
+class _OfEpisode(_OfPoint, Protocol):
+    @property
+    def user(self) -> int: ...
+    @property
+    def episode(self) -> int: ...
+
+
+PointT = TypeVar("PointT", bound=_OfPoint)
+EpisodeT = TypeVar("EpisodeT", bound=_OfEpisode)
+
+
+class _PointRecords(msgspec.Struct):
+    """Everything that was recorded under one point's name."""
+
+    scheduled: list[ScheduledRecord]
+    episodes: list[EpisodeRecord]
+    llm: list[LLMRecord]
+    tools: list[ToolRecord]
+    samples: list[EngineSample]
+
+
+def levels_of(run: Run) -> list[Level]:
+    """The load points of a run as levels, in order of their start (methods.md section 5).
+
+    Members are the episodes scheduled in [start, issued_until): issued_until is the end of the
+    load, or one nanosecond past the last schedule when the run was killed before it was written.
+    The start is where MSER-5 on the TTFT of turn 0, ordered by schedule, ends the warm-up; what
+    started before is cut, whatever its outcome, and what started after issued_until is the tail.
+    A load point without a PointRecord (killed) gets one from its records; one without a record
+    of any kind is a level without members. The idle grid is no level.
+    """
+    gathered = _gather(run)
+    points = dict(run.points)
+    for name, records in gathered.items():
+        if name not in points and (records.scheduled or records.episodes):
+            points[name] = _recovered_point(name, records)
+    load = [point for point in points.values() if point.kind is PointKind.load]
+    load.sort(key=lambda point: point.started_ns)
+    return [_level(run, point, gathered[point.point]) for point in load]
+
+
+def calls_tool(record: LLMRecord) -> bool:
+    """True for a turn that calls a tool: its TTFT is not prefill alone (methods.md section 1)."""
+    return bool(record.calls) or record.finish_reason == "tool_calls"
+
+
+def episode_key(record: _OfEpisode) -> EpisodeKey:
+    """(user, episode): tells the episodes of one point apart."""
+    return record.user, record.episode
+
+
+def _gather(run: Run) -> defaultdict[str, _PointRecords]:
+    gathered: defaultdict[str, _PointRecords] = defaultdict(
+        lambda: _PointRecords([], [], [], [], [])
+    )
+    for name, scheduled in _by_point(run.scheduled).items():
+        gathered[name].scheduled = scheduled
+    for name, episodes in _by_point(run.episodes).items():
+        gathered[name].episodes = episodes
+    for name, llm in _by_point(run.llm).items():
+        gathered[name].llm = llm
+    for name, tools in _by_point(run.tools).items():
+        gathered[name].tools = tools
+    for name, samples in _by_point(run.engine).items():
+        gathered[name].samples = samples
+    return gathered
+
+
+def _by_point(records: Iterable[PointT]) -> dict[str, list[PointT]]:
+    found: defaultdict[str, list[PointT]] = defaultdict(list)
+    for record in records:
+        found[record.point].append(record)
+    return found
+
+
+def _recovered_point(name: str, records: _PointRecords) -> PointRecord:
+    orders: list[ScheduledRecord | EpisodeRecord] = [*records.scheduled, *records.episodes]
+    return PointRecord(
+        point=name,
+        kind=PointKind.load,
+        users=len({order.user for order in orders}),
+        started_ns=min(order.scheduled_ns for order in orders),
+        error="its point record is missing",
+    )
+
+
+def _level(run: Run, point: PointRecord, records: _PointRecords) -> Level:
+    start_of = _schedule(records)
+    end_ns = point.issued_until_ns
+    if end_ns is None:
+        end_ns = max([*start_of.values(), point.started_ns]) + 1
+    issued = {key: ns for key, ns in start_of.items() if point.started_ns <= ns < end_ns}
+    start_ns, settled = _warm_from(point.started_ns, issued, records.llm)
+    keys = {key for key, ns in issued.items() if ns >= start_ns}
+    asked = {episode_key(order) for order in records.scheduled}
+    episodes = sorted(_members(records.episodes, keys), key=lambda episode: episode.scheduled_ns)
+    expected = len(keys & asked) if asked else len(keys)
+    return Level(
+        engine=run.facts.scenario.engine.name,
+        run=run.facts.id,
+        point=point,
+        simulated=run.facts.endpoint.simulated,
+        control=run.facts.scenario.workload.control.value,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        settled=settled,
+        complete=point.ended_ns is not None and not point.error and expected == len(episodes),
+        episodes=episodes,
+        llm=_members(records.llm, keys),
+        tools=_members(records.tools, keys),
+        engine_samples=[s for s in records.samples if start_ns <= s.ns < end_ns],
+        tasks=run.tasks,
+        scheduled=expected,
+        warmup=len(issued) - len(keys),
+        tail=sum(1 for ns in start_of.values() if ns >= end_ns),
+        warmup_s=(start_ns - point.started_ns) / NS_PER_S,
+    )
+
+
+def _schedule(records: _PointRecords) -> dict[EpisodeKey, int]:
+    """When each episode was scheduled; the episode's own word first, so that both agree."""
+    start_of = {episode_key(order): order.scheduled_ns for order in records.scheduled}
+    start_of.update((episode_key(done), done.scheduled_ns) for done in records.episodes)
+    return start_of
+
+
+def _members(records: Iterable[EpisodeT], keys: set[EpisodeKey]) -> list[EpisodeT]:
+    return [record for record in records if (record.user, record.episode) in keys]
+
+
+def _warm_from(
+    started_ns: int, issued: dict[EpisodeKey, int], llm: list[LLMRecord]
+) -> tuple[int, bool]:
+    """Where the warm-up ends, and whether the level settled at all."""
+    first_turns: list[tuple[int, float]] = []
+    for record in llm:
+        if record.turn == 0 and (ttft_s := record.ttft_s) is not None:
+            ns = issued.get((record.user, record.episode))
+            if ns is not None:
+                first_turns.append((ns, ttft_s))
+    first_turns.sort()
+    steady = mser5([ttft_s for _, ttft_s in first_turns])
+    return (first_turns[steady.cut][0] if steady.cut else started_ns), steady.settled

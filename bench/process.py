@@ -1,0 +1,112 @@
+"""Process: a child that cannot outlive us, with its log and its last words.
+
+Linux ends the child with SIGKILL when our process dies (`setpriv --pdeathsig KILL`), so even a
+SIGKILL of ours leaves no orphan. Where setpriv is missing (not Linux) that guarantee is too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+TERM_WAIT_S = 5.0
+KILL_WAIT_S = 5.0
+
+
+class Process:
+    """A started child in a process group of its own.
+
+    `stop()` ends the whole group; leaving the `with` block does too. A grandchild that must die
+    with us needs a parent that passes the signal on (vLLM's and PostgreSQL's do).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        user: str = "",
+    ) -> None:
+        self.name = name
+        self.command = list(command)
+        self.log = log
+        with log.open("ab") as sink:
+            self._popen = subprocess.Popen(
+                [*_guard(user), *self.command],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env=None if env is None else dict(env),
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._popen.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        return self._popen.poll()
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Wait at most timeout_s; the exit code, or None if it still runs."""
+        try:
+            return self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> int:
+        """Ask the group to end, then kill it. Never waits longer than the two limits."""
+        if self._popen.poll() is None:
+            self._signal(stop_signal)
+            if self.wait(TERM_WAIT_S) is None:
+                self._signal(signal.SIGKILL)
+                self._popen.wait(KILL_WAIT_S)
+        self._signal(signal.SIGKILL)  # stragglers of the group
+        return self._popen.returncode
+
+    def last_words(self, lines: int = 5) -> str:
+        """The last lines of its log, for an error message."""
+        try:
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return "no log"
+        return " | ".join(text.strip().splitlines()[-lines:]) or "its log is empty"
+
+    def _signal(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self._popen.pid, number)
+        except ProcessLookupError:
+            return  # already gone
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+def _guard(user: str) -> list[str]:
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        return []
+    guard = [setpriv, "--pdeathsig", "KILL"]
+    if user and os.geteuid() == 0:
+        guard += [f"--reuid={user}", "--regid=nogroup", "--clear-groups"]
+    return [*guard, "--"]
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port that is free now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port

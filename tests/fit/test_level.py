@@ -1,0 +1,199 @@
+"""Levels from a run whose windows, warm-up and tail are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from bench.episode import Workload
+from bench.fit.level import Level, levels_of
+from bench.record import (
+    EngineSample,
+    EpisodeOutcome,
+    EpisodeRecord,
+    LLMOutcome,
+    LLMRecord,
+    PointKind,
+    PointRecord,
+    ScheduledRecord,
+    ToolOutcome,
+    ToolRecord,
+)
+from bench.run import Endpoint, Run, RunFacts, ToolAddresses
+from bench.scenario import Engine, Load, Scenario
+from bench.scenario import Workload as WorkloadPart
+
+S = 1_000_000_000
+ENGINE = Engine(name="tp4", kv_tokens=100_000)
+
+
+def a_run(
+    points: list[PointRecord],
+    episodes: list[EpisodeRecord],
+    llm: list[LLMRecord],
+    scheduled: list[ScheduledRecord],
+    tools: list[ToolRecord] | None = None,
+    samples: list[EngineSample] | None = None,
+) -> Run:
+    scenario = Scenario(
+        engine=ENGINE, workload=WorkloadPart(mix={"react_1": 1.0}), load=Load(users=[4])
+    )
+    facts = RunFacts(
+        id="run-1",
+        created="2026-01-01T00:00:00Z",
+        scenario=scenario,
+        endpoint=Endpoint(base_url="http://x/v1", model="m", simulated=True, label="sim"),
+        tools=ToolAddresses(),
+        machine={},
+        versions={},
+    )
+    return Run(
+        directory=Path("run-1"),
+        facts=facts,
+        manifest=None,
+        tasks={},
+        points={point.point: point for point in points},
+        scheduled=scheduled,
+        episodes=episodes,
+        llm=llm,
+        tools=tools or [],
+        engine=samples or [],
+    )
+
+
+def a_load(
+    count: int, warm: int = 0, point: str = "u4", every_s: float = 0.1
+) -> tuple[list[EpisodeRecord], list[LLMRecord], list[ScheduledRecord]]:
+    """`count` episodes of 4 users; the first `warm` have a ten times slower TTFT."""
+    rng = np.random.default_rng(0)
+    episodes, llm, scheduled = [], [], []
+    for number in range(count):
+        user, own = number % 4, number // 4
+        at = round(number * every_s * S)
+        ttft_s = (2.0 if number < warm else 0.2) * float(rng.lognormal(0, 0.05))
+        scheduled.append(ScheduledRecord(point=point, user=user, episode=own, scheduled_ns=at))
+        llm.append(
+            LLMRecord(
+                point=point,
+                user=user,
+                episode=own,
+                turn=0,
+                workload=Workload.react_1,
+                scheduled_ns=at,
+                sent_ns=at,
+                first_delta_ns=at + round(ttft_s * S),
+                outcome=LLMOutcome.ok,
+            )
+        )
+        episodes.append(
+            EpisodeRecord(
+                point=point,
+                user=user,
+                episode=own,
+                task="t",
+                workload=Workload.react_1,
+                control="live",
+                tools="live",
+                scheduled_ns=at,
+                started_ns=at,
+                done_ns=at + S,
+                outcome=EpisodeOutcome.answered,
+            )
+        )
+    return episodes, llm, scheduled
+
+
+def a_point(issued_s: float | None, ended_s: float | None, point: str = "u4") -> PointRecord:
+    return PointRecord(
+        point=point,
+        kind=PointKind.load,
+        users=4,
+        started_ns=0,
+        issued_until_ns=None if issued_s is None else round(issued_s * S),
+        ended_ns=None if ended_s is None else round(ended_s * S),
+    )
+
+
+def only(run: Run) -> Level:
+    levels = levels_of(run)
+    assert len(levels) == 1
+    return levels[0]
+
+
+def test_warm_up_is_cut_and_the_tail_only_counted() -> None:
+    episodes, llm, scheduled = a_load(220, warm=20)
+    tool = ToolRecord(
+        point="u4",
+        user=0,
+        episode=0,  # of the warm-up
+        turn=0,
+        call=0,
+        tool="sql_query",
+        name="sql_query",
+        arguments="{}",
+        sent_ns=0,
+        outcome=ToolOutcome.ok,
+    )
+    samples = [EngineSample(point="u4", ns=at * S) for at in (0, 10, 19, 20, 25)]
+    run = a_run([a_point(20.0, 24.0)], episodes[::-1], llm, scheduled, [tool], samples)
+    level = only(run)
+    assert (level.warmup, level.attempted, level.scheduled, level.tail) == (20, 180, 180, 20)
+    assert level.warmup_s == 2.0
+    assert (level.start_ns, level.end_ns) == (2 * S, 20 * S)
+    assert (level.settled, level.complete) == (True, True)
+    assert (level.engine, level.run, level.users) == ("tp4", "run-1", 4)
+    assert (level.control, level.simulated) == ("live", True)
+    assert len(level.llm) == 180
+    assert level.tools == []
+    assert [sample.ns // S for sample in level.engine_samples] == [10, 19]
+    assert [one.scheduled_ns for one in level.episodes] == sorted(
+        one.scheduled_ns for one in level.episodes
+    )
+
+
+def test_a_killed_point_takes_everything_and_is_incomplete() -> None:
+    episodes, llm, scheduled = a_load(100)
+    level = only(a_run([a_point(None, None)], episodes[:-3], llm, scheduled))
+    assert (level.scheduled, level.attempted) == (100 - level.warmup, 97 - level.warmup)
+    assert not level.complete
+    assert level.end_ns == scheduled[-1].scheduled_ns + 1
+    # What the lost episodes did is still there.
+    assert len(level.llm) == 100 - level.warmup
+
+
+def test_an_episode_that_was_scheduled_and_never_recorded_makes_it_incomplete() -> None:
+    episodes, llm, scheduled = a_load(100)
+    level = only(a_run([a_point(10.0, 12.0)], episodes[1:], llm, scheduled))
+    assert level.attempted == level.scheduled - 1
+    assert not level.complete
+
+
+def test_a_point_without_its_record_is_recovered() -> None:
+    episodes, llm, scheduled = a_load(60)
+    level = only(a_run([], episodes, llm, scheduled))
+    assert level.point.users == 4
+    assert level.point.error
+    assert not level.complete
+    assert level.attempted + level.warmup == 60
+
+
+def test_a_point_without_any_record_is_an_empty_level() -> None:
+    level = only(a_run([a_point(None, None)], [], [], []))
+    assert (level.attempted, level.scheduled, level.settled, level.complete) == (0, 0, False, False)
+
+
+def test_the_grid_is_no_level_and_points_keep_their_order() -> None:
+    first, llm, scheduled = a_load(60, point="u4")
+    second = [msgspec.structs.replace(one, point="u8") for one in first]
+    late = msgspec.structs.replace(a_point(10.0, 11.0, "u8"), started_ns=1)
+    grid = PointRecord(point="grid", kind=PointKind.grid, users=1, started_ns=0)
+    run = a_run([late, grid, a_point(10.0, 11.0)], [*second, *first], llm, scheduled)
+    assert [level.point.point for level in levels_of(run)] == ["u4", "u8"]
+
+
+def test_too_few_first_turns_are_not_settled() -> None:
+    episodes, llm, scheduled = a_load(30)
+    level = only(a_run([a_point(10.0, 11.0)], episodes, llm, scheduled))
+    assert (level.settled, level.warmup, level.attempted) == (False, 0, 30)

@@ -1,0 +1,374 @@
+"""The sizing table, on levels that the network itself produced and on levels that allow nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.episode import Workload
+from bench.fit.law import Coefficient, Law
+from bench.fit.level import Level
+from bench.record import (
+    EpisodeOutcome,
+    EpisodeRecord,
+    LLMOutcome,
+    LLMRecord,
+    PointKind,
+    PointRecord,
+    ToolOutcome,
+    ToolRecord,
+)
+from bench.scenario import Engine, EngineKind, Objective, Slo, StepTime
+from bench.simulator.steptime import step_ms
+from bench.sizing.coefficients import measured_step
+from bench.sizing.demand import MAX_CALLS, Call, Demand, demand_of
+from bench.sizing.network import Network
+from bench.sizing.plan import PlanRow, SizingPlan, plan
+
+NS = 1_000_000_000
+TP2 = Engine(
+    name="h100-tp2",
+    tensor_parallel=2,
+    kv_tokens=444_000,
+    step=StepTime(a=12.05, floor=15.87, b=0.06847, c=2.678, d=0.034, e=0.0292),
+)
+TP4 = Engine(
+    name="h100-tp4",
+    tensor_parallel=4,
+    kv_tokens=1_330_000,
+    step=StepTime(a=9.51, floor=6.23, b=0.04537, c=1.26, d=0.0357, e=0.0149),
+)
+DEMAND = Demand(
+    calls=[Call(uncached=600, cached=1400, output=40)], calls_per_episode=2, tool_s=0.1, episodes=1
+)
+
+
+def measured(engine: Engine, users: int, episodes: int = 40) -> Level:
+    """A level whose every episode took the mean that the network predicts: anchors are 1."""
+    state = Network(engine, DEMAND).solve(users)
+    ttft_ns = int(state.ttft_ms * 1e6)
+    decode_ns = int(39 * state.itl_ms * 1e6)
+    done: list[EpisodeRecord] = []
+    calls: list[LLMRecord] = []
+    tools: list[ToolRecord] = []
+    for number in range(episodes):
+        now = 0
+        for turn in range(2):
+            calls.append(
+                LLMRecord(
+                    point="p",
+                    user=0,
+                    episode=number,
+                    turn=turn,
+                    scheduled_ns=now,
+                    sent_ns=now,
+                    first_delta_ns=now + ttft_ns,
+                    last_delta_ns=now + ttft_ns + decode_ns,
+                    done_ns=now + ttft_ns + decode_ns,
+                    prompt_tokens=2000,
+                    cached_tokens=1400,
+                    output_tokens=40,
+                    outcome=LLMOutcome.ok,
+                )
+            )
+            now += ttft_ns + decode_ns
+            if turn == 0:
+                tools.append(
+                    ToolRecord(
+                        point="p",
+                        user=0,
+                        episode=number,
+                        turn=0,
+                        call=0,
+                        tool="sql_query",
+                        name="sql_query",
+                        arguments="{}",
+                        sent_ns=now,
+                        done_ns=now + NS // 10,
+                        outcome=ToolOutcome.ok,
+                    )
+                )
+                now += NS // 10
+        done.append(
+            EpisodeRecord(
+                point="p",
+                user=0,
+                episode=number,
+                task="t",
+                workload=Workload.react_1,
+                control="live",
+                tools="live",
+                scheduled_ns=0,
+                started_ns=0,
+                first_answer_ns=now - decode_ns,
+                done_ns=now,
+                outcome=EpisodeOutcome.answered,
+            )
+        )
+    return Level(
+        engine=engine.name,
+        run="r",
+        point=PointRecord(point="p", kind=PointKind.load, users=users, started_ns=0),
+        simulated=True,
+        control="live",
+        start_ns=0,
+        end_ns=1,
+        settled=True,
+        complete=True,
+        episodes=done,
+        llm=calls,
+        tools=tools,
+        engine_samples=[],
+        tasks={},
+        scheduled=episodes,
+        warmup=0,
+        tail=0,
+        warmup_s=0.0,
+    )
+
+
+def objective(metric: str, bound: float, quantile: float = 0.95) -> Objective:
+    return Objective(name=f"{metric} goal", metric=metric, bound=bound, quantile=quantile)
+
+
+def planned(
+    objectives: list[Objective],
+    target: int = 100,
+    levels: list[Level] | None = None,
+    engines: tuple[Engine, ...] = (TP2, TP4),
+    gpus_per_node: int = 8,
+) -> SizingPlan:
+    if levels is None:
+        levels = [measured(TP2, 8), measured(TP4, 8)]
+    return plan(list(engines), levels, Slo(objectives=objectives), target, gpus_per_node)
+
+
+def rows(found: SizingPlan) -> dict[str, PlanRow]:
+    return {row.layout: row for row in found.rows}
+
+
+def test_demand_is_what_was_measured() -> None:
+    demand = demand_of([measured(TP2, 8)])
+    assert demand is not None
+    assert (demand.calls_per_episode, demand.episodes) == (2, 40)
+    assert (demand.prompt_tokens, demand.output_tokens) == (2000, 40)
+    assert demand.cached_share == pytest.approx(0.7)
+    assert demand.tool_s == pytest.approx(0.1)
+    assert demand.context_tokens == pytest.approx(2020)
+
+
+def test_a_large_demand_is_thinned_without_bias() -> None:
+    """Turn 0 has 100 prompt tokens, turn 1 has 900: thinning in time would find one of them."""
+    level = measured(TP2, 8, episodes=1024)
+    for call in level.llm:
+        call.prompt_tokens, call.cached_tokens = (100, 0) if call.turn == 0 else (900, 0)
+    demand = demand_of([level])
+    assert demand is not None
+    assert len(demand.calls) <= MAX_CALLS
+    assert demand.prompt_tokens == pytest.approx(500, rel=0.02)
+    assert demand.calls_per_episode == 2
+
+
+def test_episodes_without_every_part_or_of_another_workload_are_no_demand() -> None:
+    level = measured(TP2, 8)
+    assert demand_of([level], "web") is None
+    for episode in level.episodes:
+        episode.outcome = EpisodeOutcome.failed
+    assert demand_of([level]) is None
+    level = measured(TP2, 8)
+    for call in level.llm:
+        call.output_tokens = None
+    assert demand_of([level]) is None
+
+
+def test_the_three_layouts() -> None:
+    found = rows(planned([objective("latency_s", 4.0)]))
+    assert list(found) == ["TP=2", "TP=4", "2 x TP=2"]
+    two, four, pair = found.values()
+    assert two.users_per_group is not None and four.users_per_group is not None
+    assert four.users_per_group > two.users_per_group
+    assert pair.users_per_group == 2 * two.users_per_group
+    assert (two.gpus_per_replica_group, four.gpus_per_replica_group) == (2, 4)
+    assert pair.gpus_per_replica_group == 4
+    assert pair.latency_s_p50 == two.latency_s_p50
+    assert pair.gpus is not None and pair.gpus_n_plus_1 == pair.gpus + 2
+
+
+def test_users_are_the_largest_number_that_keeps_the_bound() -> None:
+    """The anchors are 1, so the table must agree with the network alone."""
+    bound_s = 4.0
+    row = rows(planned([objective("latency_s", bound_s)]))["TP=2"]
+    assert row.users_per_group is not None
+    network = Network(TP2, DEMAND)
+    at, beyond = (network.solve(row.users_per_group + more).latency_ms for more in (0, 1))
+    assert at <= 0.9 * bound_s * 1e3 < beyond
+    assert row.latency_s_p50 == pytest.approx(at / 1e3, rel=1e-6)
+    assert row.tpot_s_p50 == pytest.approx(
+        network.solve(row.users_per_group).itl_ms / 1e3, rel=1e-3
+    )
+    assert row.limiting.startswith("Latency objective latency_s goal: ")
+
+
+def test_gpus_nodes_and_one_replica_more() -> None:
+    row = rows(planned([objective("latency_s", 4.0)], target=1000))["TP=2"]
+    assert row.users_per_group is not None
+    assert row.groups == -(-1000 // row.users_per_group)
+    assert row.gpus == 2 * row.groups
+    assert row.nodes == -(-row.groups // 4)
+    assert row.gpus_n_plus_1 == row.gpus + 2
+
+
+def test_a_replica_does_not_span_nodes() -> None:
+    found = planned([objective("latency_s", 4.0)], gpus_per_node=2)
+    by_layout = rows(found)
+    assert by_layout["TP=4"].gpus is not None and by_layout["TP=4"].nodes is None
+    assert by_layout["2 x TP=2"].nodes == 2 * (by_layout["2 x TP=2"].groups or 0)
+    assert any(note.startswith("node_too_small: TP=4 ") for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("metric", "bound", "words"),
+    [("ttft_s", 0.12, "TTFT"), ("tpot_s", 0.025, "TPOT"), ("latency_s", 2.5, "Latency")],
+)
+def test_the_limiting_objective_is_named(metric: str, bound: float, words: str) -> None:
+    loose = [objective(name, 99.0) for name in ("ttft_s", "tpot_s", "latency_s") if name != metric]
+    row = rows(planned([*loose, objective(metric, bound)]))["TP=2"]
+    assert row.users_per_group is not None
+    assert row.limiting.startswith(f"{words} objective {metric} goal: ")
+
+
+def test_without_a_tight_objective_the_kv_cache_limits() -> None:
+    row = rows(planned([objective("latency_s", 9999.0)]))["TP=2"]
+    assert row.limiting.startswith("KV cache: ")
+    assert row.users_per_group is not None
+    running = Network(TP2, DEMAND).solve(row.users_per_group).running
+    assert running <= 444_000 // 2048 < Network(TP2, DEMAND).solve(row.users_per_group + 1).running
+
+
+def test_a_bound_that_one_user_misses_gives_no_users() -> None:
+    found = rows(planned([objective("ttft_s", 0.001)]))
+    for row in found.values():
+        assert (row.users_per_group, row.groups, row.gpus, row.nodes) == (None, None, None, None)
+        assert row.gpus_n_plus_1 is None
+        assert "1 users give" in row.limiting or "TTFT objective" in row.limiting
+
+
+@settings(max_examples=15, deadline=None)
+@given(tight=st.floats(0.05, 1.0), looser=st.floats(1.0, 4.0))
+def test_a_looser_bound_never_gives_fewer_users(tight: float, looser: float) -> None:
+    levels = [measured(TP2, 8, 20), measured(TP4, 8, 20)]
+    for metric in ("ttft_s", "latency_s"):
+        few = rows(planned([objective(metric, tight)], levels=levels))
+        many = rows(planned([objective(metric, tight * looser)], levels=levels))
+        for layout, row in few.items():
+            assert (row.users_per_group or 0) <= (many[layout].users_per_group or 0)
+        assert (few["TP=2"].users_per_group or 0) <= (few["TP=4"].users_per_group or 0)
+
+
+def test_the_measured_quantile_scales_the_prediction() -> None:
+    """One call in ten is twice as slow: p95 is then about twice the mean, and fewer users fit."""
+    level = measured(TP2, 8)
+    even = rows(planned([objective("ttft_s", 0.15)], levels=[level], engines=(TP2,)))["TP=2"]
+    for call in level.llm[::10]:
+        assert call.sent_ns is not None and call.first_delta_ns is not None
+        call.first_delta_ns += call.first_delta_ns - call.sent_ns
+    uneven = rows(planned([objective("ttft_s", 0.15)], levels=[level], engines=(TP2,)))["TP=2"]
+    assert even.users_per_group is not None and uneven.users_per_group is not None
+    assert uneven.users_per_group < even.users_per_group
+
+
+def test_an_unmeasured_engine_borrows_and_says_so() -> None:
+    found = rows(planned([objective("latency_s", 4.0)], levels=[measured(TP2, 8)]))
+    own = rows(planned([objective("latency_s", 4.0)]))  # every anchor here is 1
+    assert found["TP=4"].users_per_group == own["TP=4"].users_per_group
+    assert "was not measured" in found["TP=4"].source
+    assert "extrapolated" in found["TP=2"].source
+    assert "simulated engine" in found["TP=2"].source
+
+
+def test_what_the_network_cannot_predict_is_named() -> None:
+    found = planned(
+        [
+            objective("latency_s", 4.0),
+            objective("tool_s", 0.001),
+            Objective(name="TSA", metric="tsa", bound=0.85),
+            Objective(name="web", metric="latency_s", bound=0.001, quantile=0.5, workload="web"),
+        ]
+    )
+    assert rows(found)["TP=2"].users_per_group is not None
+    named = [note for note in found.notes if note.startswith("not_planned: ")]
+    assert len(named) == 3
+
+
+def test_predictions_are_shown_beside_measurements() -> None:
+    checks = [note for note in planned([]).notes if note.startswith("check: ")]
+    assert len(checks) == 2
+    assert all(note.endswith("(+0%)") or note.endswith("(-0%)") for note in checks)
+
+
+def test_a_plan_without_levels_or_engines_still_exists() -> None:
+    nothing = planned([objective("latency_s", 4.0)], levels=[])
+    assert nothing.rows == []
+    assert any(note.startswith("no_demand: ") for note in nothing.notes)
+    preset = Engine(name="seed", kv_tokens=444_000, preset_ttft_ms=[150.0])
+    bare = Engine(name="bare", kv_tokens=444_000)
+    found = planned([objective("latency_s", 4.0)], engines=(preset, bare))
+    assert found.rows == []
+    codes = {note.partition(":")[0] for note in found.notes}
+    assert {"preset", "no_coefficients"} <= codes
+    assert found.assumptions["demand"].startswith("2.00 model calls per episode")
+
+
+def test_an_attached_engine_is_sized_by_its_measured_laws() -> None:
+    attached = Engine(
+        name=TP2.name, kind=EngineKind.attached, url="http://x/v1", tensor_parallel=2, kv_tokens=0
+    )
+    slo = Slo(objectives=[objective("latency_s", 4.0)])
+    levels = [measured(TP2, 8)]
+    bare = plan([attached], levels, slo, 100, 8)
+    assert bare.rows == []
+    found = plan([attached], levels, slo, 100, 8, laws=laws_of(TP2))
+    (row,) = found.rows
+    # The laws are those of TP2, so its users are TP2's.
+    assert row.users_per_group == rows(planned(slo.objectives))["TP=2"].users_per_group
+    assert row.source.startswith("predicted from measured laws; ")
+    assert any(note.startswith("kv_unknown: ") for note in found.notes)
+
+
+def test_a_law_that_was_not_accepted_predicts_nothing() -> None:
+    ttft, tpot = laws_of(TP2)
+    poor = msgspec.structs.replace(tpot, accepted=False)
+    assert measured_step(TP2, [ttft, tpot]) is not None
+    assert measured_step(TP2, [ttft, poor]) is None
+    assert measured_step(TP4, [ttft, tpot]) is None
+
+
+def laws_of(engine: Engine) -> list[Law]:
+    """The laws that a perfect fit would find of this engine."""
+    step = engine.step
+    found = {
+        "ttft": {"a": step.a, "b": step.b, "c": step.c, "host": step.request},
+        "tpot": {"c0": step_ms(step, (), 0, 0), "d": step.d, "e": step.e},
+    }
+    return [
+        Law(
+            name=name,
+            engine=engine.name,
+            family="step-time",
+            coefficients=[
+                Coefficient(name=key, value=value, low=None, high=None, unit="ms")
+                for key, value in values.items()
+            ],
+            range={},
+            n=1,
+        )
+        for name, values in found.items()
+    ]
+
+
+def test_engines_of_one_size_are_told_apart_by_name() -> None:
+    twin = Engine(name="twin", tensor_parallel=2, kv_tokens=444_000, step=TP2.step)
+    found = rows(planned([objective("latency_s", 4.0)], engines=(TP2, twin)))
+    assert list(found) == ["TP=2 h100-tp2", "TP=2 twin"]

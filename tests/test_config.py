@@ -1,0 +1,109 @@
+"""Words in, Scenario out; a wrong word is one sentence with the nearest right one."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.config import CONF, run_words
+from bench.errors import BenchError, ConfigError, EngineError, Stopped
+from bench.scenario import EngineKind, Scenario
+
+
+def compose(words: list[str]) -> list[tuple[Scenario, Path]]:
+    jobs: list[tuple[Scenario, Path]] = []
+    run_words(words, lambda scenario, directory: jobs.append((scenario, directory)))
+    return jobs
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hydra makes the run's directory, so make it where nothing is kept."""
+    monkeypatch.chdir(tmp_path)
+
+
+def choices(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+@pytest.mark.parametrize("scenario", choices("scenario"))
+def test_every_scenario_composes(scenario: str) -> None:
+    jobs = compose([f"scenario={scenario}"])
+    assert jobs
+    assert {job.name for job, _ in jobs} == {scenario}
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *(f"engine={name}" for name in choices("engine") if name not in ("attached", "simulated")),
+        *(f"workload={name}" for name in choices("workload")),
+        *(f"load={name}" for name in choices("load")),
+        *(f"slo={name}" for name in choices("slo")),
+        "tools=embedded",
+        "tools=seed_delays",
+    ],
+)
+def test_every_choice_composes(word: str) -> None:
+    assert len(compose(["scenario=single", word])) == 1
+
+
+def test_the_demo_is_two_launches_in_one_campaign() -> None:
+    jobs = compose(["scenario=demo", "load.users=[2,3]"])
+    assert [scenario.engine.tensor_parallel for scenario, _ in jobs] == [2, 4]
+    assert all(scenario.load.users == [2, 3] for scenario, _ in jobs)
+    assert [directory.name for _, directory in jobs] == ["0", "1"]
+    assert len({directory.parent for _, directory in jobs}) == 1
+
+
+def test_a_word_replaces_a_scenarios_sweep() -> None:
+    (job,) = compose(["scenario=demo", "engine=h100_tp2"])
+    assert job[0].engine.tensor_parallel == 2
+
+
+def test_an_attached_engine_needs_its_url_only() -> None:
+    words = ["scenario=single", "engine=attached", "engine.url=http://127.0.0.1:8000/v1"]
+    (job,) = compose(words)
+    assert job[0].engine.kind is EngineKind.attached
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["load.userz=[3]"], "load.userz: is no key; did you mean load.users?"),
+        (["lod.users=[3]"], "did you mean load.users?"),
+        (["enigne=h100_tp2"], "did you mean engine?"),
+        (["engine=h100_tp3"], "engine=h100_tp3: is no choice; did you mean engine=h100_tp"),
+        (["scenario=dmo"], "did you mean scenario=demo?"),
+        (["load.users=[a]"], "load.users=.*could not be converted to Integer"),
+        (["load.users=[0]"], "load.users=0: must be above 0"),
+        (["workload.control=liv"], "workload.control=liv.*live, scripted"),
+        (["foo"], "words: "),
+        (["engine=attached"], "engine.url=''"),
+        (["tools=attached"], "tools.sql.dsn=''"),
+        (["workload.mix.react_9=1"], "workload.mix.react_9"),
+        (["+workload.mix.react_9=1"], "workload.mix.react_9: is no workload"),
+        (["slo.objectives=[{name: x, metric: speed}]"], "metric=speed"),
+    ],
+)
+def test_a_wrong_word_is_one_sentence(words: list[str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as raised:
+        compose([*([] if words[0].startswith("scenario") else ["scenario=single"]), *words])
+    assert "\n" not in str(raised.value)
+
+
+def test_a_failed_launch_does_not_stop_the_sweep_but_a_signal_does() -> None:
+    seen: list[str] = []
+
+    def failing(error: BenchError) -> list[BenchError]:
+        seen.clear()
+
+        def job(scenario: Scenario, directory: Path) -> None:
+            seen.append(scenario.engine.name)
+            raise error
+
+        return run_words(["scenario=demo"], job)[1]
+
+    assert len(failing(EngineError("engine", "died", "start it again"))) == 2
+    assert len(seen) == 2
+    assert len(failing(Stopped("run", "was stopped", "start it again"))) == 1
+    assert len(seen) == 1

@@ -1,0 +1,110 @@
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.episode import Workload
+from bench.record import (
+    EpisodeOutcome,
+    EpisodeRecord,
+    LLMOutcome,
+    LLMRecord,
+    ToolOutcome,
+    ToolRecord,
+)
+
+MS = 1_000_000
+
+
+def llm(**changes: Any) -> LLMRecord:
+    facts: dict[str, Any] = {
+        "point": "u4",
+        "user": 0,
+        "episode": 0,
+        "turn": 0,
+        "scheduled_ns": 0,
+        "sent_ns": 2 * MS,
+        "first_delta_ns": 152 * MS,
+        "last_delta_ns": 352 * MS,
+        "done_ns": 353 * MS,
+        "output_tokens": 21,
+        "outcome": LLMOutcome.ok,
+    }
+    return LLMRecord(**(facts | changes))
+
+
+def test_metrics_of_a_call() -> None:
+    record = llm(prompt_tokens=1000, cached_tokens=600)
+    assert record.ttft_s == pytest.approx(0.150)
+    assert record.ttft_scheduled_s == pytest.approx(0.152)
+    assert record.lag_s == pytest.approx(0.002)
+    assert record.tpot_s == pytest.approx(0.010)
+    assert record.latency_s == pytest.approx(0.351)
+    assert record.uncached_tokens == 400
+
+
+def test_missing_is_missing() -> None:
+    record = llm(sent_ns=None, first_delta_ns=None, prompt_tokens=None)
+    assert record.ttft_s is None
+    assert record.tpot_s is None
+    assert record.lag_s is None
+    assert record.uncached_tokens is None
+    assert llm(output_tokens=1).tpot_s is None
+    assert llm(output_tokens=None).tpot_s is None
+
+
+def test_a_collapsed_stream_has_no_ttft() -> None:
+    record = llm(collapsed=True)
+    assert record.ttft_s is None
+    assert record.ttft_scheduled_s is None
+    assert record.tpot_s is None
+    assert record.latency_s is not None
+
+
+def test_only_answered_episodes_have_a_latency() -> None:
+    facts: dict[str, Any] = {
+        "point": "u4",
+        "user": 0,
+        "episode": 0,
+        "task": "t",
+        "workload": Workload.react_1,
+        "control": "live",
+        "tools": "live",
+        "scheduled_ns": 0,
+        "started_ns": 1,
+        "done_ns": 500 * MS,
+        "first_answer_ns": 400 * MS,
+    }
+    answered = EpisodeRecord(**facts, outcome=EpisodeOutcome.answered)
+    assert answered.latency_s == pytest.approx(0.5)
+    assert answered.ttfat_s == pytest.approx(0.4)
+    assert EpisodeRecord(**facts, outcome=EpisodeOutcome.failed).latency_s is None
+
+
+def test_tool_latency() -> None:
+    record = ToolRecord(
+        point="u4",
+        user=0,
+        episode=0,
+        turn=0,
+        call=0,
+        tool="sql_query",
+        name="sql_query",
+        arguments="{}",
+        sent_ns=0,
+        done_ns=50 * MS,
+        outcome=ToolOutcome.ok,
+    )
+    assert record.latency_s == pytest.approx(0.05)
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12), st.integers(2, 10**5), st.text(max_size=20))
+def test_records_survive_json(sent_ns: int, gap_ns: int, tokens: int, content: str) -> None:
+    record = llm(
+        sent_ns=sent_ns, first_delta_ns=sent_ns + gap_ns, output_tokens=tokens, content=content
+    )
+    again = msgspec.json.decode(msgspec.json.encode(record), type=LLMRecord)
+    assert again == record
+    assert again.ttft_s == pytest.approx(gap_ns / 1e9)
