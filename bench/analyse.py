@@ -46,6 +46,7 @@ def content_of(directory: Path) -> Content:
     levels = [level for run in runs for level in levels_of(run)]
     first = runs[0].facts.scenario
     ttft_laws = [law for run in runs if (law := _ttft_law(run))]
+    engine_laws = [*ttft_laws, *_tpot_laws(runs)]
     selection = [row for run in runs for row in _selection(run, levels)]
     answers = answer_rows(levels)
 
@@ -69,6 +70,8 @@ def content_of(directory: Path) -> Content:
             first.slo.target_users,
             first.slo.gpus_per_node,
             first.load.think_time_s,
+            first.slo.plan_safety,
+            engine_laws,
         ),
         latency=[row for level in levels for row in latency_rows(level, first.slo.confidence)],
         paths=[row for level in levels for row in path_rows(level)],
@@ -78,7 +81,7 @@ def content_of(directory: Path) -> Content:
             for run in runs
             for cell in grid_cells(run)
         ],
-        laws=[*ttft_laws, *_tpot_laws(runs), *fit_tools(levels, first.slo.confidence)],
+        laws=[*engine_laws, *fit_tools(levels, first.slo.confidence)],
         tool_samples=tool_samples(levels),
         accounting=accounting_rows(levels, STATED_EPISODE_MS),
         seed_reference=any(run.facts.scenario.engine.preset_ttft_ms for run in runs),

@@ -329,6 +329,7 @@ class Slo:
     objectives: list[Objective] = field(default_factory=list)
     target_users: int = 100  # for how many active users the hardware is sized
     gpus_per_node: int = 4
+    plan_safety: float = 0.9  # share of each bound that a predicted value may use
     confidence: float = 0.95
     min_blocks: int = 20
     min_items: int = 400  # below, a TSA objective is undecided
@@ -341,6 +342,10 @@ class Slo:
     def __post_init__(self) -> None:
         _positive("slo.target_users", self.target_users)
         _positive("slo.gpus_per_node", self.gpus_per_node)
+        if not 0 < self.plan_safety <= 1:
+            raise ConfigError(
+                f"slo.plan_safety={self.plan_safety}", "is a share of the bound", "use e.g. 0.9"
+            )
         if not 0.5 < self.confidence < 1:
             raise ConfigError(
                 f"slo.confidence={self.confidence}", "lies between 0.5 and 1", "use 0.95"

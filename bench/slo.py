@@ -631,7 +631,8 @@ def gate_steady_state(level: Level) -> str:
     """MSER-5 found a warm-up that ends within the first half."""
     if level.settled:
         return OK
-    return "not_settled: more than half of the point would have to be cut as warm-up"
+    why = level.unsettled or "more than half of the point would have to be cut as warm-up"
+    return f"not_settled: no steady state was found ({why})"
 
 
 def gate_self_test() -> str:

@@ -24,7 +24,8 @@ EXAMPLE_LENGTH = 300
 def errors_of(runs: Iterable[Run]) -> list[dict[str, Any]]:
     """Every kind of failure with its count and one example, most frequent first.
 
-    All attempts count, warm-up and tail included; what we cut ourselves is no failure.
+    All attempts count, warm-up and tail included; what we cut ourselves is no failure. A call
+    that the guard refused, or for a tool that is not there, is the model's failure and says so.
     """
     counts: dict[str, int] = {}
     examples: dict[str, str] = {}
@@ -43,7 +44,9 @@ def _failures(runs: Iterable[Run]) -> Iterator[tuple[str, str]]:
             if call.outcome not in FINE:
                 yield f"{engine}: model call: {call.outcome.value}", call.error
         for tool in run.tools:
-            if tool.outcome not in FINE:
+            if tool.outcome in (ToolOutcome.refused, ToolOutcome.unknown):
+                yield f"{engine}: the model's call of {tool.tool} was refused", tool.error
+            elif tool.outcome not in FINE:
                 yield f"{engine}: {tool.tool}: {tool.outcome.value}", tool.error
         for episode in run.episodes:
             if episode.outcome not in FINE:

@@ -34,36 +34,42 @@ def parse_events(body: bytes, segments: Sequence[tuple[int, int]]) -> list[Event
     data: list[bytes] = []
     name = b""
     data_end = index = 0
-
-    def arrival(end: int) -> int:
-        nonlocal index
-        while segments[index][1] < end:
-            index += 1
-        return segments[index][0]
-
     for line, end in _lines(body):
-        if not line:
-            if data:
-                events.append(Event(b"\n".join(data), arrival(end), name))
-            data, name = [], b""
-            continue
-        field, _, value = line.partition(b":")
-        value = value[1:] if value[:1] == b" " else value
-        if field == b"data":
-            data.append(value)
+        if line.startswith(b"data:"):
+            data.append(line[6:] if line.startswith(b" ", 5) else line[5:])
             data_end = end
-        elif field == b"event":
-            name = value
+        elif line:
+            field, _, value = line.partition(b":")
+            if field == b"event":
+                name = value.removeprefix(b" ")
+            elif field == b"data":  # without a colon: an empty line of data
+                data.append(b"")
+                data_end = end
+        else:
+            if data:
+                while segments[index][1] < end:
+                    index += 1
+                whole = data[0] if len(data) == 1 else b"\n".join(data)
+                events.append(Event(whole, segments[index][0], name))
+                data = []
+            name = b""
     if data:
-        events.append(Event(b"\n".join(data), arrival(data_end), name, False))
+        while segments[index][1] < data_end:
+            index += 1
+        events.append(Event(b"\n".join(data), segments[index][0], name, False))
     return events
 
 
 def _lines(body: bytes) -> Iterator[tuple[bytes, int]]:
     """Each line without its end, and the offset after the first byte of that end."""
     start = len(_BOM) if body.startswith(_BOM) else 0
-    for match in _LINE_END.finditer(body, start):
-        yield body[start : match.start()], match.start() + 1
-        start = match.end()
+    if b"\r" in body:
+        for match in _LINE_END.finditer(body, start):
+            yield body[start : match.start()], match.start() + 1
+            start = match.end()
+    else:  # the usual case, several times faster
+        while (end := body.find(b"\n", start)) >= 0:
+            yield body[start:end], end + 1
+            start = end + 1
     if start < len(body):
         yield body[start:], len(body)

@@ -20,7 +20,7 @@ from bench.record import (
     ToolRecord,
 )
 from bench.run import Run
-from bench.stats.steady import mser5
+from bench.stats.steady import Steady, mser5
 
 EpisodeKey = tuple[int, int]  # user, episode: unique within a point
 
@@ -29,7 +29,8 @@ class Level(msgspec.Struct, kw_only=True):
     """Records of the episodes that started in [start_ns, end_ns) of one point of one run.
 
     `attempted` counts every member, whatever its outcome; `tail` the episodes that only held the
-    load. `settled` is False when MSER-5 would cut more than half.
+    load. `settled` is False when MSER-5 would cut more than half, or has too few values to say;
+    `unsettled` then tells which.
     """
 
     engine: str
@@ -40,6 +41,7 @@ class Level(msgspec.Struct, kw_only=True):
     start_ns: int
     end_ns: int
     settled: bool
+    unsettled: str = ""
     complete: bool
     episodes: list[EpisodeRecord]
     llm: list[LLMRecord]
@@ -159,7 +161,7 @@ def _level(run: Run, point: PointRecord, records: _PointRecords) -> Level:
     if end_ns is None:
         end_ns = max([*start_of.values(), point.started_ns]) + 1
     issued = {key: ns for key, ns in start_of.items() if point.started_ns <= ns < end_ns}
-    start_ns, settled = _warm_from(point.started_ns, issued, records.llm)
+    start_ns, steady = _warm_from(point.started_ns, issued, records.llm)
     keys = {key for key, ns in issued.items() if ns >= start_ns}
     asked = {episode_key(order) for order in records.scheduled}
     episodes = sorted(_members(records.episodes, keys), key=lambda episode: episode.scheduled_ns)
@@ -172,7 +174,8 @@ def _level(run: Run, point: PointRecord, records: _PointRecords) -> Level:
         control=run.facts.scenario.workload.control.value,
         start_ns=start_ns,
         end_ns=end_ns,
-        settled=settled,
+        settled=steady.settled,
+        unsettled=steady.reason,
         complete=point.ended_ns is not None and not point.error and expected == len(episodes),
         episodes=episodes,
         llm=_members(records.llm, keys),
@@ -199,7 +202,7 @@ def _members(records: Iterable[EpisodeT], keys: set[EpisodeKey]) -> list[Episode
 
 def _warm_from(
     started_ns: int, issued: dict[EpisodeKey, int], llm: list[LLMRecord]
-) -> tuple[int, bool]:
+) -> tuple[int, Steady]:
     """Where the warm-up ends, and whether the level settled at all."""
     first_turns: list[tuple[int, float]] = []
     for record in llm:
@@ -209,4 +212,4 @@ def _warm_from(
                 first_turns.append((ns, ttft_s))
     first_turns.sort()
     steady = mser5([ttft_s for _, ttft_s in first_turns])
-    return (first_turns[steady.cut][0] if steady.cut else started_ns), steady.settled
+    return (first_turns[steady.cut][0] if steady.cut else started_ns), steady

@@ -4,7 +4,10 @@ Every execution is an attempt for itself, retries too. Latencies of executions t
 values, timeouts and executions that we cut are right-censored, other failures are an atom beside
 the law. Candidates: lognormal, gamma, Weibull, inverse Gaussian, each with and without a shift;
 maximum likelihood with the densities and survival functions of scipy.stats; chosen by AICc among
-those whose largest relative quantile error from p10 to p99 is at most 10 %, else the empirical law.
+those that are accepted, else the empirical law. A family is accepted when each quantile from p10 to
+p99 that has ten observations beyond it is within 10 % of the sample's, or within the sample's own
+95 % order-statistic interval: at n = 1,000 the p99 of a lognormal with sigma 0.8 scatters by 9 %,
+so 10 % alone would refuse the truth in every fifth campaign.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from scipy import optimize, stats
 from bench.fit.law import Coefficient, Law
 from bench.fit.level import Level
 from bench.record import ToolOutcome, ToolRecord
+from bench.stats.interval import Interval
 from bench.stats.quantiles import clopper_pearson, quantile_interval
 
 Floats = NDArray[np.float64]
@@ -187,8 +191,10 @@ def _choose(observed: _Observed) -> tuple[tuple[_Fit, float] | None, str]:
         if (fit := _fit(data, family, shifted)) is not None
     ]
     levels = _checked(observed)
-    errors = [(fit, _quantile_error(fit, observed, levels)) for fit in fits]
-    accepted = [one for one in errors if one[1] <= MAX_QUANTILE_ERROR]
+    values = np.sort(np.concatenate([observed.exact, observed.censored]))
+    samples = [quantile_interval(values, q) for q in levels]
+    errors = [(fit, _quantile_error(fit, values, levels)) for fit in fits]
+    accepted = [one for one in errors if _accepted(one[0], samples, levels)]
     checked = "" if levels[-1] == CHECKED_QUANTILES[-1] else f"checked up to p{levels[-1] * 100:g}"
     if not accepted:
         nearest = min((error for _, error in errors), default=math.inf)
@@ -213,13 +219,14 @@ def _fit(data: _Observed, family: str, shifted: bool) -> _Fit | None:
     def loss(scaled: Floats) -> float:
         return _loss(data, family, scaled * unit)
 
-    solved = optimize.minimize(
-        loss,
-        start / unit,
-        method="L-BFGS-B",
-        bounds=[(low / one, high / one) for (low, high), one in zip(bounds, unit, strict=True)],
-        options={"maxiter": 80, "maxfun": 400},
-    )
+    with np.errstate(all="ignore"):  # at the edge of its range a family may overflow
+        solved = optimize.minimize(
+            loss,
+            start / unit,
+            method="L-BFGS-B",
+            bounds=[(low / one, high / one) for (low, high), one in zip(bounds, unit, strict=True)],
+            options={"maxiter": 80, "maxfun": 400},
+        )
     if not np.isfinite(solved.fun):
         return None
     k, n = len(start), len(data.exact) + len(data.censored)
@@ -286,9 +293,20 @@ def _checked(observed: _Observed) -> list[float]:
     return [q for q in CHECKED_QUANTILES if n * (1 - q) >= MIN_BEYOND and q < known] or [0.5]
 
 
-def _quantile_error(fit: _Fit, observed: _Observed, levels: Sequence[float]) -> float:
-    empirical = np.quantile(np.concatenate([observed.exact, observed.censored]), levels)
-    return float(np.max(np.abs(_quantile(fit.family, fit.theta, np.array(levels)) / empirical - 1)))
+def _quantile_error(fit: _Fit, values: Floats, levels: Sequence[float]) -> float:
+    error = _quantile(fit.family, fit.theta, np.array(levels)) / np.quantile(values, levels) - 1
+    return float(np.max(np.abs(error)))
+
+
+def _accepted(fit: _Fit, samples: Sequence[Interval], levels: Sequence[float]) -> bool:
+    fits = _quantile(fit.family, fit.theta, np.array(levels))
+    for sample, fitted in zip(samples, fits, strict=True):
+        if sample.value is None or sample.low is None or sample.high is None:
+            return False
+        near = abs(fitted / sample.value - 1) <= MAX_QUANTILE_ERROR
+        if not near and not sample.low <= fitted <= sample.high:
+            return False
+    return True
 
 
 def _coefficients(fit: _Fit, data: _Observed, confidence: float) -> list[Coefficient]:

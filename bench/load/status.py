@@ -74,8 +74,8 @@ class Counters:
             self._ttft_s.append(record.ttft_s)
 
     def tool(self, record: ToolRecord) -> None:
-        """A tool call has ended."""
-        if record.outcome not in (ToolOutcome.ok, ToolOutcome.cut):
+        """A tool call has ended. What the guard refused is the model's mistake, not an error."""
+        if record.outcome in (ToolOutcome.error, ToolOutcome.timeout):
             self.tool_errors += 1
             self.last_error = f"{record.tool}: {record.error or record.outcome.value}"
 

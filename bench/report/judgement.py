@@ -211,7 +211,7 @@ def plan_table(content: Content) -> Table:
         f"{content.plan.gpus_per_node} GPUs a node",
         columns=[
             *texts("Layout"),
-            *numbers("GPUs a group", "Users a group at the SLO"),
+            *numbers("GPUs per group", "Users per group, SLO met"),
             *texts("What limits it"),
             *numbers("TPOT p50, ms", "Episode p50, s", "Groups", "GPUs", "Nodes", "GPUs, N+1"),
             *texts("Source"),

@@ -6,12 +6,15 @@ made. HTML and Markdown render the same outline.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from bench.report import judgement, provenance, tables
 from bench.report.content import Content
 from bench.report.judgement import gate_states, is_unchecked, level_name, where
 from bench.report.table import Table
+from bench.slo import LevelVerdict
 
 SEED_REFERENCE = (
     "This run replays the seed's stated values through a preset engine and preset tools. It "
@@ -172,12 +175,7 @@ def _accounting(content: Content) -> Section:
 
 
 def _threats(content: Content) -> Section:
-    unchecked = [
-        f"Gate not checked: {gate.replace('_', ' ')}, {where(content, levels)} "
-        f"({state.partition(':')[2].strip() or state})."
-        for gate, state, levels in gate_states(content)
-        if is_unchecked(state)
-    ]
+    unchecked = list(_unchecked(content))
     unsettled = [
         f"{level_name(content, x.engine, x.run, x.users)}: no steady state was reached."
         for x in content.levels
@@ -196,18 +194,30 @@ def _threats(content: Content) -> Section:
     )
 
 
+def _unchecked(content: Content) -> Iterator[str]:
+    """One sentence per gate that could not be checked somewhere, with its first reason."""
+    by_gate: dict[str, list[tuple[str, list[LevelVerdict]]]] = {}
+    for gate, state, levels in gate_states(content):
+        if is_unchecked(state):
+            by_gate.setdefault(gate, []).append((state, levels))
+    for gate, found in by_gate.items():
+        levels = [level for _, mine in found for level in mine]
+        reason = found[0][0].partition(":")[2].strip() or found[0][0]
+        first = "" if len(found) == 1 else "at the first of them "
+        name = gate.replace("_", " ")
+        yield f"Gate not checked: {name}, {where(content, levels)} ({first}{reason})."
+
+
 def _method(content: Content) -> Section:
-    rebuild = [f"bench report {_where(content, item.facts.id)}" for item in content.runs]
     return Section(
         id="method",
         title="How it was made",
         lead=[
             "Everything here is derived from the records of the run and can be deleted and "
-            "built again"
-            + (f": {'; '.join(rebuild)}." if rebuild else ".")
-            + " Beside this page lie report.md, verdict.json, fits.json, selection.json, "
-            "latency.json, plan.json and seed_latency.json; results/README.md explains every "
-            "file and field.",
+            "built again by `bench report DIRECTORY`, with the directory that holds this "
+            "analysis/ folder. Beside this page lie report.md, verdict.json, fits.json, "
+            "selection.json, latency.json, plan.json and seed_latency.json; results/README.md "
+            "explains every file and field.",
             "Quantiles are shown by linear interpolation and judged by intervals. A missing "
             "value is an en dash with its reason, never 0.",
         ],
@@ -217,8 +227,3 @@ def _method(content: Content) -> Section:
             provenance.versions_table(content),
         ],
     )
-
-
-def _where(content: Content, run: str) -> str:
-    names = {item.facts.id: item.facts.scenario.name for item in content.runs}
-    return f"results/{names[run]}/{run}"

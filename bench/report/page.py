@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bench.report.content import Content
 from bench.report.figures import all_figures
 from bench.report.outline import SIGN_OFF, banners, outline
+from bench.report.table import printable
 
 
 def page(content: Content) -> str:
@@ -18,6 +21,7 @@ def page(content: Content) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_shown,
     )
     # Our own drawings: Matplotlib and figures.panel have escaped every text in them.
     environment.filters["drawing"] = Markup
@@ -30,3 +34,8 @@ def page(content: Content) -> str:
         figures=all_figures(content),
         sign_off=SIGN_OFF,
     )
+
+
+def _shown(value: Any) -> Any:
+    """Text without control characters; markup and numbers as they are."""
+    return printable(value) if type(value) is str else value

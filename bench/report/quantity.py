@@ -101,6 +101,8 @@ def metric_scale(metric: str) -> tuple[float, str]:
         return MS, "ms"
     if head.endswith("_s"):
         return 1.0, "s"
+    if head == "error_rate":
+        return PERCENT, "%"
     return 1.0, "share"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import msgspec
 
 NBSP = "\u00a0"
@@ -51,6 +53,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
                 found.append((cells[0].text, []))
             found[-1][1].append(cells[1:])
         return found
+
+
+def printable(text: str) -> str:
+    """The text without control and format characters, which could break XML or turn a line."""
+    return "".join(" " if unicodedata.category(char)[0] == "C" else char for char in text)
 
 
 def texts(*headers: str) -> list[Column]:

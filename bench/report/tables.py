@@ -18,6 +18,7 @@ from bench.stats.interval import Interval
 OPEN = "\u201copen\u201d: the data do not bound that side (too few observations)."
 INTERVALS = f"Brackets are 95 % intervals; {OPEN}"
 NO_LEVEL = "no level has records"
+METRICS = ("ttft_s", "tpot_s", "ttfat_s", "latency_s", "tool_s")
 PARTS = {
     "client_wait": "client wait",
     "ttft": "TTFT",
@@ -92,7 +93,9 @@ def checks_table(content: Content) -> Table:
 
 def latency_table(content: Content) -> Table:
     """Quantiles over all workloads but selection, per level and metric."""
-    rows = [_latency_row(content, item) for item in content.latency if item.workload == "all"]
+    rows = [
+        _latency_row(content, item) for item in _ordered(content.latency) if item.workload == "all"
+    ]
     return Table(
         id="latency-all",
         caption="Latency by level, all workloads but selection",
@@ -108,7 +111,7 @@ def workload_table(content: Content) -> Table:
     """The same quantiles for each workload apart."""
     rows = [
         _latency_row(content, item, item.workload)
-        for item in content.latency
+        for item in _ordered(content.latency)
         if item.workload != "all"
     ]
     return Table(
@@ -120,6 +123,21 @@ def workload_table(content: Content) -> Table:
         heads=3,
         folded=True,
     )
+
+
+def _ordered(rows: list[LatencyRow]) -> list[LatencyRow]:
+    """Levels and workloads as they come; metrics from the first token to the whole episode."""
+    places: dict[tuple[str, str, int, str], int] = {}
+    for item in rows:
+        places.setdefault((item.engine, item.run, item.users, item.workload), len(places))
+
+    def key(item: LatencyRow) -> tuple[int, int, str]:
+        head, _, kind = item.metric.partition(".")
+        rank = METRICS.index(head) if head in METRICS else len(METRICS)
+        rank = 2 * rank + (kind == "answer")  # an episode calls before it answers
+        return places[item.engine, item.run, item.users, item.workload], rank, item.metric
+
+    return sorted(rows, key=key)
 
 
 def _latency_columns(*more: str) -> list[Column]:
@@ -195,7 +213,7 @@ def growth_table(content: Content) -> Table:
     ]
     return Table(
         id="growth",
-        caption="TTFT by turn of the episode",
+        caption="TTFT by turn of the episode (turns that call a tool)",
         columns=[
             *texts("Level", "Turn"),
             *numbers("n", "Prompt tokens p50", "Uncached tokens p50", "TTFT p50, ms"),
@@ -211,17 +229,19 @@ def growth_table(content: Content) -> Table:
 def laws_table(content: Content, tools: bool) -> Table:
     """Fitted laws: of the engine, or of the tools."""
     laws = [law for law in content.laws if law.name.startswith("tool") == tools]
+    laws.sort(key=lambda law: law.engine)
     kind = "tool" if tools else "engine"
     return Table(
         id=f"laws-{kind}",
         caption=f"Fitted laws of the {'tools' if tools else 'engine'}",
         columns=[
-            *texts("Law", "Engine", "Family", "Coefficients with 95 % interval", "Fitted on"),
+            *texts("Engine", "Law", "Family", "Coefficients with 95 % interval", "Fitted on"),
             *numbers("n", *(("Timeouts, censored", "Failures, apart") if tools else ())),
             *texts("Error", "Accepted"),
         ],
         rows=[_law_row(law, tools) for law in laws],
         empty=f"no law of the {kind} could be fitted (no observations, or too few)",
+        heads=2,
         notes=[
             "A prediction outside the range that a law was fitted on is an extrapolation. "
             "Intervals: open means not identified by the data."
@@ -233,8 +253,8 @@ def _law_row(law: Law, tools: bool) -> list[Cell]:
     ranges = [f"{name} {_span(span)}" for name, span in law.range.items() if len(span) == 2]
     accepted = "✓ yes" if law.accepted else "✗ no"
     return row(
-        law.name,
         law.engine,
+        law.name,
         law.family,
         "; ".join(_coefficient(item) for item in law.coefficients) or quantity.missing("none"),
         "; ".join(ranges) or quantity.missing("no range"),
@@ -259,7 +279,7 @@ def _coefficient(item: Coefficient) -> str:
 
 
 def _span(span: list[float]) -> str:
-    return " to ".join(f"{value:,.4g}" for value in span)
+    return " to ".join(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}" for value in span)
 
 
 def accounting_table(content: Content) -> Table:
@@ -291,7 +311,9 @@ def _accounting_row(item: AccountingRow) -> list[Cell]:
         quantity.count(item.n),
         quantity.number(item.stated_ms, "the seed states none"),
         quantity.number(item.seed_accounting_ms, "not counted"),
-        quantity.missing("nothing stated") if gap is None else f"{gap * 100:+.1f} %",
+        quantity.missing("nothing stated")
+        if gap is None
+        else f"{gap * 100:+.1f}{NBSP}%".replace("-", "−"),
         quantity.number(item.measured_ms, "not measured"),
         quantity.number(item.omitted_ms, "not counted"),
         quantity.percent(left_out, "not measured"),

@@ -19,6 +19,12 @@ from bench.simulator.tokens import pieces
 
 ANSWER_TOKENS = 70
 MIN_TOKENS = 30  # of texts, however many observations there are
+SHORT_TOKENS = 40  # an answer below gets a sentence before and after, as people write them
+LEAD = (
+    "The records that were looked up for this question give the following figures, as they stand "
+    "in the tables of the company today:"
+)
+CLOSE = "This covers what was asked; nothing else had to be consulted for it."
 ROWS_QUOTED = 6
 FIGURE_BONUS = 0.5  # of a sentence that holds a number
 RANK_PENALTY = 0.1  # of a text, for each better ranked one
@@ -45,6 +51,7 @@ def answer_from(question: str, seen: Sequence[Seen]) -> str:
     left = ANSWER_TOKENS
     parts: dict[int, str] = {}
     texts: list[int] = []
+    quoted_rows = False
     for number, each in enumerate(seen):
         error = observation_error(each.content)
         rows = _quote_rows(each.content)
@@ -55,11 +62,14 @@ def answer_from(question: str, seen: Sequence[Seen]) -> str:
         else:
             parts[number] = rows or "One source returned nothing."
             left -= len(pieces(rows))
+            quoted_rows = quoted_rows or bool(rows)
     for number in texts:
         wanted = f"{question} {seen[number].arguments}"
         found = quote(wanted, seen[number].content, max(MIN_TOKENS, left // len(texts)))
         parts[number] = found or "One source returned nothing."
-    return " ".join(parts[number] for number in range(len(seen)))
+    answer = " ".join(parts[number] for number in range(len(seen)))
+    short = quoted_rows and len(pieces(answer)) < SHORT_TOKENS
+    return f"{LEAD} {answer} {CLOSE}" if short else answer
 
 
 def answer_from_context(question: str, context: str) -> str:

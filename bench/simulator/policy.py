@@ -114,7 +114,7 @@ class Policy:
         faces = [_face(tool) for tool in tools]
         planned = task.turns[turn] if task and turn < len(task.turns) else None
         if planned is not None:
-            return self._planned(task, planned, question, faces, turn)
+            return self._planned(task, planned, question, faces, turn, required)
         if turn == 0:
             ranked = self._chooser.rank(question, "", faces, 0)
             best = next(iter(_faces(ranked)), None) if required else ranked[0]
@@ -135,10 +135,12 @@ class Policy:
         question: str,
         faces: Sequence[Face],
         turn: int,
+        required: bool,
     ) -> Reply:
         # Of several turns, each has a thought of its own; a single one answers the question.
         thought = planned.thought if turn or (task and len(task.turns) > 1) else ""
-        chosen = self._choose(question, thought, len(planned.calls), faces, turn)
+        may_abstain = turn == 0 and len(planned.calls) == 1 and not required
+        chosen = self._choose(question, thought, len(planned.calls), faces, turn, may_abstain)
         if not chosen:
             return Reply(content=answer_from(question, []), task=task)
         calls: list[Call] = []
@@ -159,18 +161,24 @@ class Policy:
         return Reply(content=planned.thought, calls=calls, final=False, task=task)
 
     def _choose(
-        self, question: str, thought: str, wanted: int, faces: Sequence[Face], turn: int
+        self,
+        question: str,
+        thought: str,
+        wanted: int,
+        faces: Sequence[Face],
+        turn: int,
+        may_abstain: bool,
     ) -> list[Face]:
         """The tools of one turn: the best one, or for parallel calls one per part of the question.
 
-        Empty in the first turn only: the model thinks that no tool is needed.
+        Empty only where it may abstain: the model thinks that no tool is needed.
         """
         parts = [part for part in _CLAUSE.split(question) if len(part.split()) > 2]
         if wanted > 1 and len(parts) == wanted:
             picks = [self._chooser.rank(part, thought, faces, turn) for part in parts]
             return [_faces(ranked)[0] for ranked in picks]
         ranked = self._chooser.rank(question, thought, faces, turn)
-        if turn == 0 and wanted == 1 and ranked[0] is None:
+        if may_abstain and ranked[0] is None:
             return []
         return _faces(ranked)[:wanted]
 
@@ -206,7 +214,7 @@ def _seen(messages: Sequence[Mapping[str, Any]]) -> list[Seen]:
         if role == "user":
             found, arguments = [], {}
         for call in message.get("tool_calls") or []:
-            arguments[str(call.get("id"))] = str(call["function"].get("arguments", ""))
+            arguments[str(call.get("id"))] = str((call.get("function") or {}).get("arguments", ""))
         if role == "tool":
             asked = arguments.get(str(message.get("tool_call_id")), "")
             found.append(Seen(asked, content_text(message)))

@@ -91,7 +91,9 @@ def render(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) 
         parts.append(_HEAD.format(role=role))
         if role == "assistant":
             calls = message.get("tool_calls") or []
-            parts += reply_parts(content_text(message), [call["function"] for call in calls])
+            parts += reply_parts(
+                content_text(message), [call.get("function") or {} for call in calls]
+            )
         else:
             parts.append(content_text(message))
         if not placed:

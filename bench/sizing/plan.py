@@ -107,7 +107,8 @@ def plan(
     engines: one row each, and one row of smaller replicas for each larger one, at equal GPUs.
     levels: where the demand and the anchors were measured; their engine is found by name.
     think_s: pause of a user between episodes. safety: share of each bound that a prediction may
-    use. laws: fitted TTFT and TPOT laws, for engines that state no coefficients. Engines or levels that allow no prediction are named in `notes`; the plan exists always.
+    use. laws: fitted TTFT and TPOT laws, for engines that state no coefficients. Engines or
+    levels that allow no prediction are named in `notes`; the plan exists always.
     """
     notes: list[str] = []
     demand = demand_of(levels)

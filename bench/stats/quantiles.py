@@ -7,7 +7,7 @@ Observations that depend on each other (turns of one episode, neighbours in time
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -16,11 +16,6 @@ from scipy import stats
 
 from bench.errors import AnalysisError
 from bench.stats.interval import Interval
-
-
-def known(values: Iterable[float | None]) -> list[float]:
-    """The values that are known: None is left out, as in every statistic here."""
-    return [value for value in values if value is not None]
 
 
 def quantile_interval(values: ArrayLike, q: float, confidence: float = 0.95) -> Interval:
@@ -128,6 +123,6 @@ def _finite(values: ArrayLike | Sequence[float]) -> np.ndarray[tuple[int], np.dt
     array = np.asarray(values, dtype=np.float64).reshape(-1)
     if not np.all(np.isfinite(array)):
         raise AnalysisError(
-            "values", "hold a number that is not finite", "leave missing values out; see known()"
+            "values", "hold a number that is not finite", "leave missing values out"
         )
     return array

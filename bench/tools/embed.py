@@ -24,7 +24,8 @@ class Embedder:
         """One row per text, shape (n, 256); a text without known words is all zeros."""
         rows = np.asarray(self._model.embed(list(texts)), dtype=np.float32)
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows / np.where(norms > 0, norms, np.float32(1))
+        unit: NDArray[np.float32] = np.divide(rows, norms, out=rows, where=norms > 0)
+        return unit
 
 
 def load_embedder() -> Embedder:

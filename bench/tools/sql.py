@@ -187,7 +187,7 @@ def _coerce_one(value: Any, kind: str) -> Any:
         case "time" | "timetz":
             return time.fromisoformat(value)
         case "uuid":
-            return uuid.UUID(value)
+            return uuid.UUID(value) if isinstance(value, str) else _reject()
         case "json" | "jsonb":
             return msgspec.json.encode(value).decode()
         case _:

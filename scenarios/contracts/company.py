@@ -106,6 +106,14 @@ class Company:
         return {contract.id: contract for contract in self.contracts}
 
     @cached_property
+    def payments_by_provider(self) -> dict[int, list[Payment]]:
+        """Payments by provider id."""
+        found: dict[int, list[Payment]] = {provider.id: [] for provider in self.providers}
+        for payment in self.payments:
+            found[self.contract_by_id[payment.contract_id].provider_id].append(payment)
+        return found
+
+    @cached_property
     def documented(self) -> tuple[Contract, ...]:
         """The contracts whose special condition is in the document store."""
         return tuple(contract for contract in self.contracts if contract.special)

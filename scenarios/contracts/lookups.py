@@ -15,7 +15,7 @@ import numpy as np
 
 from . import names
 from .clauses import SPECIALS, TOPICS
-from .company import Company, Contract, Payment, Provider
+from .company import Company, Contract, Provider
 from .pages import PublicWeb
 from .policies import POLICIES
 
@@ -63,11 +63,6 @@ def _region(world: World) -> str:
 
 def _category(world: World) -> str:
     return str(world.pick(sorted({contract.category for contract in world.company.contracts})))
-
-
-def _payments_of(company: Company, provider: Provider) -> list[Payment]:
-    mine = {c.id for c in company.contracts if c.provider_id == provider.id}
-    return [payment for payment in company.payments if payment.contract_id in mine]
 
 
 def count_and_sum(world: World) -> Lookup | None:
@@ -166,14 +161,16 @@ def provider_spread(world: World) -> Lookup | None:
 
 def slow_payments(world: World) -> Lookup | None:
     """The number of payments of a provider that took longer than some days."""
-    providers = [p for p in world.company.providers if len(_payments_of(world.company, p)) > 20]
+    providers = [
+        p for p in world.company.providers if len(world.company.payments_by_provider[p.id]) > 20
+    ]
     provider, days = world.pick(providers), int(world.pick((25, 35, 50)))
     count = _slower_than(world.company, provider, days)
     return slow_payments_of(provider, days, count) if count >= SMALLEST_COUNT else None
 
 
 def _slower_than(company: Company, provider: Provider, days: int) -> int:
-    payments = _payments_of(company, provider)
+    payments = company.payments_by_provider[provider.id]
     return sum(p.days_to_pay is not None and p.days_to_pay > days for p in payments)
 
 

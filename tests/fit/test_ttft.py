@@ -83,9 +83,10 @@ def test_demo_grid_predicts_within_two_per_cent(seed: int) -> None:
 
 
 def test_simultaneous_intervals_hold_the_truth_in_most_campaigns() -> None:
-    campaigns, inside = 20, 0
+    campaigns, inside = 12, 0
     for seed in range(campaigns):
-        law = fit_ttft(a_grid(*SIGN_OFF, cv=0.03, seed=seed), "e", BUDGET, 1 - 0.05 / 5)
+        records = a_grid(SIGN_OFF[0], SIGN_OFF[1], 5, cv=0.03, seed=seed)
+        law = fit_ttft(records, "e", BUDGET, 1 - 0.05 / 5)
         assert law is not None
         merged = dict(TRUTH)
         if law.coefficient("host") is None:  # contained in a, and in the floor
@@ -97,7 +98,7 @@ def test_simultaneous_intervals_hold_the_truth_in_most_campaigns() -> None:
             if one.low is not None and one.name in merged
         ]
         inside += all(held)
-    assert inside >= 16  # of 20 at 95 %: fewer has a probability below 0.3 %
+    assert inside >= 9  # of 12 at 95 %: fewer has a probability below 0.3 %
 
 
 def test_one_chunk_everywhere_cannot_tell_host_from_a() -> None:

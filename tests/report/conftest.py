@@ -12,6 +12,8 @@ from bench.fit.law import Coefficient, Law
 from bench.fit.seed import AccountingRow
 from bench.quality.selection import AnswerRow, SelectionRow
 from bench.report.content import Content, GridCell, RunSummary
+from bench.report.figures import Figure, all_figures
+from bench.report.page import page
 from bench.run import Endpoint, RunFacts, ToolAddresses
 from bench.scenario import Engine, Load, Scenario, Slo, Tools, Workload
 from bench.sizing.plan import PlanRow, SizingPlan
@@ -250,7 +252,7 @@ def _laws() -> list[Law]:
     laws = [
         Law(
             name=f"tool.{tool}",
-            engine="",
+            engine=engine,
             family="lognormal",
             coefficients=[
                 Coefficient(name="median", value=p50, low=p50 * 0.95, high=p50 * 1.06, unit="s"),
@@ -264,6 +266,7 @@ def _laws() -> list[Law]:
             note="empirical law used" if tool == "web_search" else "",
             accepted=tool != "web_search",
         )
+        for engine in ENGINES
         for tool, (p50, sigma) in TOOLS.items()
     ]
     for engine in ENGINES:
@@ -315,7 +318,7 @@ def _plan() -> SizingPlan:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def rich() -> Content:
     rng = np.random.default_rng(7)
     runs = [_run(engine) for engine in ENGINES]
@@ -382,7 +385,7 @@ def rich() -> Content:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def empty() -> Content:
     return Content(
         title="ReAct Bench: nothing yet",
@@ -407,7 +410,7 @@ def empty() -> Content:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def hostile(rich: Content) -> Content:
     """The rich content with markup, mathematics and control characters in every free text."""
     nan = Interval(value=float("nan"), low=float("-inf"), high=float("inf"), n=3)
@@ -432,3 +435,38 @@ def hostile(rich: Content) -> Content:
             for item in rich.selection
         ],
     )
+
+
+@pytest.fixture(scope="session")
+def small(rich: Content) -> Content:
+    """One level of one engine: enough for every file, quick to draw."""
+    engine = next(iter(ENGINES))
+    return msgspec.structs.replace(
+        rich,
+        levels=rich.levels[:1],
+        latency=rich.latency[:2],
+        paths=rich.paths[:1],
+        growth=[],
+        grid=[],
+        tool_samples={},
+        selection=[item for item in rich.selection if item.engine == engine],
+        answers=[],
+    )
+
+
+# Drawing takes most of the time, so the tests share what they only read.
+
+
+@pytest.fixture(scope="session")
+def figures(rich: Content) -> dict[str, Figure]:
+    return all_figures(rich)
+
+
+@pytest.fixture(scope="session")
+def rich_page(rich: Content) -> str:
+    return page(rich)
+
+
+@pytest.fixture(scope="session")
+def hostile_page(hostile: Content) -> str:
+    return page(hostile)

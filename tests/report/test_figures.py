@@ -8,7 +8,8 @@ import msgspec
 
 from bench.report.content import Content
 from bench.report.figures import Figure, all_figures
-from bench.report.figures.laws import cached_share
+from bench.report.figures.laws import cached_share, grid_figure, share_groups, tools_figure
+from bench.report.figures.load import selection_figure
 from bench.report.figures.panel import COLOURS, MARKERS, label, style
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -18,8 +19,7 @@ def elements(figure: Figure) -> list[ET.Element]:
     return [ET.fromstring(panel.svg) for panel in figure.panels]
 
 
-def test_each_figure_has_panels_caption_and_data(rich: Content) -> None:
-    figures = all_figures(rich)
+def test_each_figure_has_panels_caption_and_data(figures: dict[str, Figure]) -> None:
     assert list(figures) == [
         "fig-load",
         "fig-waterfall",
@@ -44,8 +44,8 @@ def test_each_figure_has_panels_caption_and_data(rich: Content) -> None:
         assert {len(cells) for cells in figure.data.rows} == {len(figure.data.columns)}
 
 
-def test_each_svg_is_named_and_scales(rich: Content) -> None:
-    for figure in all_figures(rich).values():
+def test_each_svg_is_named_and_scales(figures: dict[str, Figure]) -> None:
+    for figure in figures.values():
         for svg in elements(figure):
             assert svg.get("role") == "img"
             assert svg.get("viewBox")
@@ -56,8 +56,8 @@ def test_each_svg_is_named_and_scales(rich: Content) -> None:
             assert svg.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
 
 
-def test_ids_are_unique_over_the_page_and_references_resolve(rich: Content) -> None:
-    text = "".join(p.svg for figure in all_figures(rich).values() for p in figure.panels)
+def test_ids_are_unique_over_the_page_and_references_resolve(figures: dict[str, Figure]) -> None:
+    text = "".join(p.svg for figure in figures.values() for p in figure.panels)
     ids = re.findall(r'\bid="([^"]+)"', text)
     assert len(ids) == len(set(ids))
     used = set(re.findall(r"url\(#([^)]+)\)", text)) | set(re.findall(r'href="#([^"]+)"', text))
@@ -65,9 +65,11 @@ def test_ids_are_unique_over_the_page_and_references_resolve(rich: Content) -> N
     assert used <= set(ids)
 
 
-def test_drawing_twice_gives_the_same_bytes_and_leaves_no_state(rich: Content) -> None:
+def test_drawing_twice_gives_the_same_bytes_and_leaves_no_state(
+    rich: Content, figures: dict[str, Figure]
+) -> None:
     before = dict(matplotlib.rcParams)
-    assert all_figures(rich) == all_figures(rich)
+    assert all_figures(rich) == figures
     assert dict(matplotlib.rcParams) == before
 
 
@@ -83,20 +85,20 @@ def test_hostile_names_are_drawn_as_text(hostile: Content) -> None:
             assert svg.find(f".//{SVG}script") is None
 
 
-def test_the_law_is_drawn_where_it_was_fitted(rich: Content) -> None:
+def test_the_law_is_drawn_where_it_was_fitted(rich: Content, figures: dict[str, Figure]) -> None:
     bare = msgspec.structs.replace(rich, laws=[])
-    with_law, without = all_figures(rich), all_figures(bare)
-    for name in ("fig-grid", "fig-tools"):
-        assert with_law[name].panels[0].svg.count("<path") > without[name].panels[0].svg.count(
-            "<path"
-        )
-    assert "no law was fitted" in without["fig-grid"].caption
+    for draw in (grid_figure, tools_figure):
+        without = draw(bare)
+        drawn = figures[without.id].panels[0].svg
+        assert drawn.count("<path") > without.panels[0].svg.count("<path")
+    assert "no law was fitted" in grid_figure(bare).caption
+    assert "lognormal" not in figures["fig-tools"].panels[2].svg, "web_search's was not accepted"
 
 
-def test_the_alarm_line_needs_an_objective(rich: Content) -> None:
-    assert "TSA ≥ 0.85" in all_figures(rich)["fig-selection"].panels[0].svg
+def test_the_alarm_line_needs_an_objective(rich: Content, figures: dict[str, Figure]) -> None:
+    assert "TSA ≥ 0.85" in figures["fig-selection"].panels[0].svg
     unjudged = msgspec.structs.replace(rich, verdicts=[])
-    assert "objective" not in all_figures(unjudged)["fig-selection"].panels[0].svg
+    assert "objective" not in selection_figure(unjudged).panels[0].svg
 
 
 def test_series_differ_in_three_signs() -> None:
@@ -112,5 +114,11 @@ def test_labels_are_short_printable_and_never_hidden() -> None:
     assert len(label("x" * 100)) == 42
 
 
-def test_cached_share_is_rounded_to_five_per_cent(rich: Content) -> None:
-    assert sorted({cached_share(cell) for cell in rich.grid}) == [0, 50, 90]
+def test_cells_of_one_planned_hit_rate_are_one_series(rich: Content) -> None:
+    nudged = [
+        msgspec.structs.replace(cell, cached_tokens=cell.cached_tokens + 0.04 * cell.prompt_tokens)
+        for cell in rich.grid[:4]
+    ]
+    groups = share_groups([*nudged, *rich.grid[4:]])
+    assert [len(group) for group in groups] == [6, 6, 6]
+    assert {round(cached_share(cell), 2) for cell in groups[0]} == {0.0, 0.04}

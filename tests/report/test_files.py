@@ -27,32 +27,38 @@ def load(directory: Path, name: str) -> dict[str, Any]:
     return body
 
 
-def test_it_writes_every_file_and_names_the_page(rich: Content, tmp_path: Path) -> None:
-    path = write_report(rich, tmp_path)
-    assert path == tmp_path / "analysis" / "report.html"
-    assert sorted(item.name for item in path.parent.iterdir()) == NAMES
+@pytest.fixture(scope="module")
+def written(rich: Content, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("run")
+    assert write_report(rich, directory) == directory / "analysis" / "report.html"
+    return directory
+
+
+def test_it_writes_every_file_and_names_the_page(written: Path) -> None:
+    assert sorted(item.name for item in (written / "analysis").iterdir()) == NAMES
     for name in FILES:
-        assert load(tmp_path, name)["simulated"] is True
+        assert load(written, name)["simulated"] is True
 
 
-def test_the_same_content_gives_the_same_bytes(rich: Content, tmp_path: Path) -> None:
-    first = write_report(rich, tmp_path / "a").parent
-    second = write_report(rich, tmp_path / "b").parent
+def test_the_same_content_gives_the_same_bytes(
+    written: Path, rich: Content, tmp_path: Path
+) -> None:
+    first = written / "analysis"
+    second = write_report(rich, tmp_path).parent
     for name in NAMES:
         assert (first / name).read_bytes() == (second / name).read_bytes()
 
 
-def test_only_the_pages_know_when_they_were_made(rich: Content, tmp_path: Path) -> None:
-    first = write_report(rich, tmp_path / "a").parent
-    later = msgspec.structs.replace(rich, generated="2027-01-01 00:00:00")
+def test_only_the_pages_know_when_they_were_made(small: Content, tmp_path: Path) -> None:
+    first = write_report(small, tmp_path / "a").parent
+    later = msgspec.structs.replace(small, generated="2027-01-01 00:00:00")
     second = write_report(later, tmp_path / "b").parent
     differ = [n for n in NAMES if (first / n).read_bytes() != (second / n).read_bytes()]
     assert differ == ["report.html", "report.md"]
 
 
-def test_verdict_json(rich: Content, tmp_path: Path) -> None:
-    write_report(rich, tmp_path)
-    body = load(tmp_path, "verdict")
+def test_verdict_json(written: Path) -> None:
+    body = load(written, "verdict")
     objective = body["objectives"][0]
     assert set(objective) >= {
         "name", "metric", "bound", "observed", "low", "high", "n", "verdict", "valid",
@@ -65,9 +71,8 @@ def test_verdict_json(rich: Content, tmp_path: Path) -> None:
     assert body["objectives"][2]["observed"] is None
 
 
-def test_fits_json(rich: Content, tmp_path: Path) -> None:
-    write_report(rich, tmp_path)
-    laws = load(tmp_path, "fits")["laws"]
+def test_fits_json(written: Path) -> None:
+    laws = load(written, "fits")["laws"]
     assert [law["name"] for law in laws][:3] == [
         "tool.sql_query",
         "tool.vector_search",
@@ -79,9 +84,8 @@ def test_fits_json(rich: Content, tmp_path: Path) -> None:
     assert laws[-1]["n"] == 27
 
 
-def test_selection_json(rich: Content, tmp_path: Path) -> None:
-    write_report(rich, tmp_path)
-    body = load(tmp_path, "selection")
+def test_selection_json(written: Path) -> None:
+    body = load(written, "selection")
     level = body["levels"][0]
     assert (level["users"], level["n"]) == (4, 120)
     assert level["low"] < level["tsa"] < level["high"]
@@ -92,9 +96,8 @@ def test_selection_json(rich: Content, tmp_path: Path) -> None:
     assert body["answers"][0]["n"] == 90
 
 
-def test_latency_json(rich: Content, tmp_path: Path) -> None:
-    write_report(rich, tmp_path)
-    levels = load(tmp_path, "latency")["levels"]
+def test_latency_json(written: Path) -> None:
+    levels = load(written, "latency")["levels"]
     keys = [(x["engine"], x["run"], x["users"], x["workload"]) for x in levels]
     assert len(keys) == len(set(keys)) == 6 * 7
     whole = next(x for x in levels if x["workload"] == "all")
@@ -107,18 +110,17 @@ def test_latency_json(rich: Content, tmp_path: Path) -> None:
     assert len(path["turns"]) == 3
 
 
-def test_plan_and_seed_latency_json(rich: Content, tmp_path: Path) -> None:
-    write_report(rich, tmp_path)
-    plan = load(tmp_path, "plan")
+def test_plan_and_seed_latency_json(written: Path) -> None:
+    plan = load(written, "plan")
     assert plan["target_users"] == 100
     assert plan["rows"][0]["users_per_group"] is None
-    row = load(tmp_path, "seed_latency")["rows"][0]
+    row = load(written, "seed_latency")["rows"][0]
     assert {"row", "stated_ms", "seed_accounting_ms", "measured_ms"} <= set(row)
     assert row["omitted_share"] == pytest.approx(295 / 800)
 
 
-def test_nan_and_infinity_become_null(hostile: Content, tmp_path: Path) -> None:
-    write_report(hostile, tmp_path)
+def test_nan_and_infinity_become_null(small: Content, hostile: Content, tmp_path: Path) -> None:
+    write_report(msgspec.structs.replace(small, latency=hostile.latency), tmp_path)
     for name in FILES:
         load(tmp_path, name)
     level = load(tmp_path, "latency")["levels"][0]
@@ -126,14 +128,14 @@ def test_nan_and_infinity_become_null(hostile: Content, tmp_path: Path) -> None:
     assert found == {"value": None, "low": None, "high": None, "n": 3}
 
 
-def test_numpy_numbers_are_written_as_numbers(rich: Content, tmp_path: Path) -> None:
+def test_numpy_numbers_are_written_as_numbers(empty: Content, tmp_path: Path) -> None:
     cell = GridCell(
         engine="e",
         prompt_tokens=np.float64(512),
         cached_tokens=np.float64(math.nan),
         ttft_s=[np.float64(0.1)],
     )
-    write_report(msgspec.structs.replace(rich, grid=[cell]), tmp_path)
+    write_report(msgspec.structs.replace(empty, grid=[cell]), tmp_path)
     grid = load(tmp_path, "latency")["grid"]
     assert grid == [{"engine": "e", "prompt_tokens": 512.0, "cached_tokens": None, "ttft_s": [0.1]}]
 
@@ -145,8 +147,8 @@ def test_an_empty_content_writes_every_file(empty: Content, tmp_path: Path) -> N
 
 
 def test_a_directory_that_cannot_be_written_is_a_record_error(
-    rich: Content, tmp_path: Path
+    empty: Content, tmp_path: Path
 ) -> None:
     (tmp_path / "analysis").write_text("in the way")
     with pytest.raises(RecordError, match="cannot be written"):
-        write_report(rich, tmp_path)
+        write_report(empty, tmp_path)

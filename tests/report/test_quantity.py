@@ -52,6 +52,7 @@ def test_bounds_that_are_not_finite_are_open() -> None:
         ("tool_s.sql_query", "ms", "tool, sql_query"),
         ("latency_s", "s", "episode latency"),
         ("tsa", "share", "tool selection accuracy"),
+        ("error_rate", "%", "error rate"),
     ],
 )
 def test_metrics_have_one_unit_and_name(metric: str, unit: str, words: str) -> None:

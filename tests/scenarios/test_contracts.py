@@ -77,11 +77,10 @@ def test_the_same_seed_gives_the_same_bytes(material: Material, tmp_path: Path) 
         assert (tmp_path / name).read_bytes() == (material.directory / name).read_bytes(), name
 
 
-@pytest.mark.parametrize("seed", [0, 7])
-def test_other_seeds_give_other_material_of_the_same_size(
-    seed: int, material: Material, tmp_path: Path
+def test_another_seed_gives_other_material_of_the_same_size(
+    material: Material, tmp_path: Path
 ) -> None:
-    generate(seed, tmp_path)
+    generate(7, tmp_path)
     for name in ("tasks.jsonl", "selection.jsonl", "documents.jsonl", "pages.jsonl"):
         new, old = (folder / name for folder in (tmp_path, material.directory))
         assert new.read_bytes() != old.read_bytes()

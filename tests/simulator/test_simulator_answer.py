@@ -71,3 +71,9 @@ def test_an_answer_stays_short() -> None:
         [{"text": f"Sentence {n} says something of interest. " * 5} for n in range(9)]
     )
     assert len(pieces(answer_from("What is of interest?", [Seen("{}", long)] * 3))) < 120
+
+
+def test_a_short_figure_is_told_in_a_sentence() -> None:
+    answer = answer_from("How many?", [Seen("{}", '{"columns": ["n"], "rows": [[47]]}')])
+    assert "n = 47" in answer
+    assert 40 <= len(pieces(answer)) <= 70

@@ -46,7 +46,8 @@ def test_a_call_is_withheld_until_its_name_is_complete() -> None:
 
 def test_streamed_and_whole_say_the_same() -> None:
     made = completion(REPLY)
-    text, calls = "", {}
+    text = ""
+    calls: dict[int, dict[str, str]] = {}
     for event in events(made.chunks()):
         delta = event["choices"][0]["delta"]
         text += delta.get("content") or ""

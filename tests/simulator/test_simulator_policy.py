@@ -113,8 +113,8 @@ def test_a_failed_tool_does_not_stop_the_plan(policy: Policy) -> None:
 
 
 def test_another_tool_than_planned_gets_the_question_as_its_query(policy: Policy) -> None:
-    only_web = TOOLS[2:]
-    reply = policy.reply(start(QUESTION), only_web)
+    misleading = face("ask_web", "Query exact numbers, counts and sums of structured records.")
+    reply = policy.reply(start(QUESTION), [TOOLS[0], misleading])
     assert [call.name for call in reply.calls] == ["ask_web"]
     assert json.loads(reply.calls[0].arguments) == {"query": QUESTION}
 

@@ -1,5 +1,7 @@
 """Stated times are given back exactly."""
 
+from itertools import pairwise
+
 import pytest
 
 from bench.episode import Workload
@@ -33,7 +35,7 @@ def test_a_final_answer_ends_at_the_stated_synthesis() -> None:
     offsets = token_offsets_s(engine(), 1, [True] * 13, True, Workload.react_1)
     assert offsets[0] == pytest.approx(0.180)
     assert offsets[-1] == pytest.approx(0.300)
-    gaps = [b - a for a, b in zip(offsets, offsets[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(offsets)]
     assert gaps == pytest.approx([0.010] * 12)
 
 

@@ -1,5 +1,7 @@
 """The pseudo-tokeniser: lossless, about four characters a token, stable prefixes."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +35,7 @@ def test_a_known_text_is_not_cut_again_and_memory_is_bounded() -> None:
 def test_the_prompt_of_the_next_turn_extends_prompt_and_reply() -> None:
     tokeniser = Tokeniser()
     tools = [{"type": "function", "function": {"name": "sql_query", "description": "Counts."}}]
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "system", "content": "[salt u4]\nYou are an analyst."},
         {"role": "user", "content": PROSE},
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,8 +21,7 @@ from bench.record import (
 )
 from bench.scenario import Engine, EngineKind, Objective, Slo, StepTime
 from bench.simulator.steptime import step_ms
-from bench.sizing.coefficients import measured_step
-from bench.sizing.demand import MAX_CALLS, Call, Demand, demand_of
+from bench.sizing.demand import Call, Demand
 from bench.sizing.network import Network
 from bench.sizing.plan import PlanRow, SizingPlan, plan
 
@@ -147,40 +145,6 @@ def planned(
 
 def rows(found: SizingPlan) -> dict[str, PlanRow]:
     return {row.layout: row for row in found.rows}
-
-
-def test_demand_is_what_was_measured() -> None:
-    demand = demand_of([measured(TP2, 8)])
-    assert demand is not None
-    assert (demand.calls_per_episode, demand.episodes) == (2, 40)
-    assert (demand.prompt_tokens, demand.output_tokens) == (2000, 40)
-    assert demand.cached_share == pytest.approx(0.7)
-    assert demand.tool_s == pytest.approx(0.1)
-    assert demand.context_tokens == pytest.approx(2020)
-
-
-def test_a_large_demand_is_thinned_without_bias() -> None:
-    """Turn 0 has 100 prompt tokens, turn 1 has 900: thinning in time would find one of them."""
-    level = measured(TP2, 8, episodes=1024)
-    for call in level.llm:
-        call.prompt_tokens, call.cached_tokens = (100, 0) if call.turn == 0 else (900, 0)
-    demand = demand_of([level])
-    assert demand is not None
-    assert len(demand.calls) <= MAX_CALLS
-    assert demand.prompt_tokens == pytest.approx(500, rel=0.02)
-    assert demand.calls_per_episode == 2
-
-
-def test_episodes_without_every_part_or_of_another_workload_are_no_demand() -> None:
-    level = measured(TP2, 8)
-    assert demand_of([level], "web") is None
-    for episode in level.episodes:
-        episode.outcome = EpisodeOutcome.failed
-    assert demand_of([level]) is None
-    level = measured(TP2, 8)
-    for call in level.llm:
-        call.output_tokens = None
-    assert demand_of([level]) is None
 
 
 def test_the_three_layouts() -> None:
@@ -335,14 +299,6 @@ def test_an_attached_engine_is_sized_by_its_measured_laws() -> None:
     assert row.users_per_group == rows(planned(slo.objectives))["TP=2"].users_per_group
     assert row.source.startswith("predicted from measured laws; ")
     assert any(note.startswith("kv_unknown: ") for note in found.notes)
-
-
-def test_a_law_that_was_not_accepted_predicts_nothing() -> None:
-    ttft, tpot = laws_of(TP2)
-    poor = msgspec.structs.replace(tpot, accepted=False)
-    assert measured_step(TP2, [ttft, tpot]) is not None
-    assert measured_step(TP2, [ttft, poor]) is None
-    assert measured_step(TP4, [ttft, tpot]) is None
 
 
 def laws_of(engine: Engine) -> list[Law]:

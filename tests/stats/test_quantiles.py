@@ -12,7 +12,6 @@ from bench.errors import AnalysisError
 from bench.stats.quantiles import (
     clean_sample_size,
     clopper_pearson,
-    known,
     one_sided_bounds,
     quantile_interval,
     wilson,
@@ -81,7 +80,6 @@ def test_values_that_are_not_finite_are_refused() -> None:
         quantile_interval([1.0, float("nan")], 0.5)
     with pytest.raises(AnalysisError, match="between 0 and 1"):
         quantile_interval([1.0], 1.0)
-    assert known([1.0, None, 0.0]) == [1.0, 0.0]
 
 
 def test_shares_match_published_values() -> None:

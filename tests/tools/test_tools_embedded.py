@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -27,7 +30,7 @@ from bench.scenario import Sql, Tools, Vector, Web
 from bench.tools import open_toolbox
 from bench.tools.embed import load_embedder
 from bench.tools.embedded import Services, service, start_services
-from bench.tools.embedded.place import PREFIX
+from bench.tools.embedded.place import service_directory
 from bench.tools.vector import VectorTool
 
 CORPUS = Path(__file__).parents[3] / "shared" / "data" / "sql_guard_cases.json"
@@ -92,6 +95,16 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     place = tmp_path_factory.mktemp("run")
     with start_services(make_tools(), make_material(place / "material"), place) as running:
         yield running
+
+
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A system temporary directory of our own: other runs use the real one at the same time."""
+    place = Path(tempfile.mkdtemp(prefix="bench-test-"))
+    place.chmod(0o711)  # PostgreSQL's user must pass through
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    yield place
+    shutil.rmtree(place)
 
 
 def call(services: Services, tool: str, *calls: Mapping[str, object]) -> list[tuple[str, str, str]]:
@@ -338,8 +351,7 @@ def test_opening_names_what_is_missing(services: Services) -> None:
     assert "tools.vector.collection=absent: is not at" in opening(tools)
 
 
-def test_a_dead_service_is_told_and_nothing_remains(tmp_path: Path) -> None:
-    before = set(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
+def test_a_dead_service_is_told_and_nothing_remains(tmp_path: Path, temporary: Path) -> None:
     with start_services(make_tools(), make_material(tmp_path / "m"), tmp_path) as running:
         pids = list(running.pids.values())
         family = {child.pid for pid in pids for child in psutil.Process(pid).children(True)}
@@ -348,9 +360,17 @@ def test_a_dead_service_is_told_and_nothing_remains(tmp_path: Path) -> None:
             _until_dead(running)
         (found,) = call_one_failing(running)
         assert found.value == "error"
-    assert all(not psutil.pid_exists(pid) for pid in {*pids, *family})
-    assert set(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")) <= before
+    assert not {pid for pid in {*pids, *family} if _lives(pid)}
+    assert list(temporary.iterdir()) == []
     assert {path.name for path in (tmp_path / "logs").iterdir()} >= {"postgres.log", "web.log"}
+
+
+def _lives(pid: int) -> bool:
+    """True for a process that runs; one that its new parent has not yet reaped does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _until_dead(running: Services) -> None:
@@ -373,8 +393,39 @@ def call_one_failing(running: Services) -> list[ObservationOutcome]:
     return asyncio.run(run())
 
 
-def test_a_taken_port_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = set(Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
+OWNER = """
+import sys, time
+from pathlib import Path
+from bench.tools.embedded import start_services
+sys.path.insert(0, sys.argv[1])
+from test_tools_embedded import make_material, make_tools
+place = Path(sys.argv[2])
+with start_services(make_tools(), make_material(place / "m"), place) as running:
+    print(*running.pids.values(), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_killed_owner_takes_the_services_along(tmp_path: Path, temporary: Path) -> None:
+    command = [sys.executable, "-c", OWNER, str(Path(__file__).parent), str(tmp_path)]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as owner:
+        assert owner.stdout is not None
+        pids = {int(word) for word in owner.stdout.readline().split()}
+        pids |= {child.pid for pid in pids for child in psutil.Process(pid).children(True)}
+        owner.kill()
+    assert len(pids) > 3
+    limit_s = time.monotonic() + 20
+    while any(_lives(pid) for pid in pids) and time.monotonic() < limit_s:
+        time.sleep(0.02)
+    assert not {pid for pid in pids if _lives(pid)}
+    with service_directory() as place:
+        assert list(temporary.iterdir()) == [place]  # what it left was removed
+
+
+def test_a_taken_port_is_one_sentence(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ExitStack() as stack:
         taken = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         port = taken.getsockname()[1]
@@ -384,7 +435,7 @@ def test_a_taken_port_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Monkey
             start_services(make_tools(), make_material(tmp_path / "m"), tmp_path),
         ):
             pytest.fail("it started")
-    assert set(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")) <= before
+    assert list(temporary.iterdir()) == []
 
 
 def test_an_unknown_table_is_one_sentence(tmp_path: Path) -> None:

@@ -56,8 +56,9 @@ def growth_figure(content: Content) -> Figure:
     return Figure(
         id="fig-growth",
         title="TTFT by turn of the episode",
-        caption=f"Median TTFT (ms) by turn, with 95 % intervals: the prompt grows with every "
-        f"observation. n = {sum(item.n for item in rows):,} turns; {source_words(content)}.",
+        caption=f"Median TTFT (ms) of the turns that call a tool, with 95 % intervals: the "
+        f"prompt grows with every observation. n = {sum(item.n for item in rows):,}; "
+        f"{source_words(content)}.",
         panels=panels,
         data=data,
         empty=data.empty,

@@ -23,11 +23,16 @@ from bench.report.figures.series import source_words
 from bench.report.table import Table, numbers, row, texts
 
 CURVE_POINTS = 60
+SHARE_GAP = 0.15
 
 
 def grid_figure(content: Content) -> Figure:
     """TTFT at concurrency 1 against uncached tokens, by cached share, with the fitted law."""
-    cells = [cell for cell in content.grid if _known(cell.ttft_s)]
+    cells = [
+        cell
+        for cell in content.grid
+        if _known(cell.ttft_s) and _known([cell.prompt_tokens, cell.cached_tokens])[1:]
+    ]
     laws = {law.engine: law for law in content.laws if law.name == "ttft"}
     panels = []
     for number, engine in enumerate(dict.fromkeys(cell.engine for cell in cells)):
@@ -53,8 +58,7 @@ def grid_figure(content: Content) -> Figure:
 def _draw_grid(axes: Axes, cells: list[GridCell], law: Law | None) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
-    for index, share in enumerate(sorted({cached_share(cell) for cell in cells})):
-        mine = [cell for cell in cells if cached_share(cell) == share]
+    for index, mine in enumerate(share_groups(cells)):
         look = style(index) | {"linestyle": ""}
         points = [
             (cell.prompt_tokens - cell.cached_tokens, ttft_s * quantity.MS)
@@ -64,7 +68,7 @@ def _draw_grid(axes: Axes, cells: list[GridCell], law: Law | None) -> None:
         axes.plot(
             [x for x, _ in points],
             [y for _, y in points],
-            label=f"{share} % cached",
+            label=f"{_share_words(mine)} cached",
             fillstyle="none",
             **look,
         )
@@ -78,17 +82,36 @@ def _draw_grid(axes: Axes, cells: list[GridCell], law: Law | None) -> None:
 
 
 def _law_curve(law: Law, cells: list[GridCell]) -> tuple[list[float], list[float]]:
-    """The law over the cells' range of uncached tokens, at their mean cached share."""
-    uncached = [cell.prompt_tokens - cell.cached_tokens for cell in cells]
-    ratio = sum(cell.cached_tokens for cell in cells) / max(sum(uncached), 1.0)
-    xs = [float(x) for x in np.geomspace(max(min(uncached), 1.0), max(uncached), CURVE_POINTS)]
-    return xs, [predict_ttft(law, x, x * ratio) * quantity.MS for x in xs]
+    """The law through the cells: cached tokens are interpolated between theirs."""
+    known = sorted((cell.prompt_tokens - cell.cached_tokens, cell.cached_tokens) for cell in cells)
+    uncached = np.maximum([u for u, _ in known], 1.0)
+    xs = np.geomspace(uncached[0], uncached[-1], CURVE_POINTS)
+    cached = np.interp(xs, uncached, [p for _, p in known])
+    points = zip(xs.tolist(), cached.tolist(), strict=True)
+    return xs.tolist(), [predict_ttft(law, u, p) * quantity.MS for u, p in points]
 
 
-def cached_share(cell: GridCell) -> int:
-    """Cached tokens of a cell in per cent of its prompt, to the nearest five."""
-    share = cell.cached_tokens / cell.prompt_tokens if cell.prompt_tokens else 0.0
-    return 5 * round(share * 20)
+def share_groups(cells: list[GridCell]) -> list[list[GridCell]]:
+    """Cells of one planned hit rate, told by their measured share: it differs a little by prompt,
+    since only full blocks are cached. A gap of more than SHARE_GAP starts a new group.
+    """
+    groups: list[list[GridCell]] = []
+    for cell in sorted(cells, key=cached_share):
+        if not groups or cached_share(cell) - cached_share(groups[-1][-1]) > SHARE_GAP:
+            groups.append([])
+        groups[-1].append(cell)
+    return groups
+
+
+def cached_share(cell: GridCell) -> float:
+    """Cached tokens of a cell as a share of its prompt."""
+    return cell.cached_tokens / cell.prompt_tokens if cell.prompt_tokens else 0.0
+
+
+def _share_words(cells: list[GridCell]) -> str:
+    shares = [round(cached_share(cell) * 100) for cell in cells]
+    low, high = min(shares), max(shares)
+    return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 def _grid_data(cells: list[GridCell]) -> Table:

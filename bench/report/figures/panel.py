@@ -22,7 +22,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import LogLocator
 
-from bench.report.table import Table
+from bench.report.table import Table, printable
 
 # Okabe and Ito's palette without its yellow, which is too light for a line on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -110,7 +110,7 @@ def draw_panel(
 
 def label(text: str) -> str:
     """A text that Matplotlib and XML can show: printable, not too long, no leading underscore."""
-    clean = "".join(char if char.isprintable() else " " for char in text)
+    clean = printable(text)
     clean = clean if len(clean) <= LONGEST_LABEL else f"{clean[: LONGEST_LABEL - 1]}…"
     return f" {clean}" if clean.startswith("_") else clean
 
@@ -156,6 +156,6 @@ def _inline(svg: str, name: str, title: str, description: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {box.group(0)} role="img" '
         f'aria-labelledby="{name}-title {name}-desc">'
-        f'<title id="{name}-title">{html.escape(title)}</title>'
-        f'<desc id="{name}-desc">{html.escape(description)}</desc>{rest}'
+        f'<title id="{name}-title">{html.escape(printable(title))}</title>'
+        f'<desc id="{name}-desc">{html.escape(printable(description))}</desc>{rest}'
     )

@@ -1,0 +1,142 @@
+"""The mean episode, from levels whose sizes are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.episode import Workload
+from bench.fit.level import Level
+from bench.record import (
+    EpisodeOutcome,
+    EpisodeRecord,
+    LLMOutcome,
+    LLMRecord,
+    PointKind,
+    PointRecord,
+    ToolOutcome,
+    ToolRecord,
+)
+from bench.sizing.demand import MAX_CALLS, Call, Demand, demand_of
+
+MS = 1_000_000
+
+
+def level(episodes: int, workload: Workload = Workload.react_1) -> Level:
+    """Episodes of two calls: 1,000 tokens cold with 30 out, then 3,000 (2,000 cached) with 90."""
+    calls: list[LLMRecord] = []
+    tools: list[ToolRecord] = []
+    done: list[EpisodeRecord] = []
+    sizes = ((1000, 0, 30), (3000, 2000, 90))
+    for number in range(episodes):
+        for turn, (prompt, cached, output) in enumerate(sizes):
+            calls.append(
+                LLMRecord(
+                    point="p",
+                    user=0,
+                    episode=number,
+                    turn=turn,
+                    scheduled_ns=0,
+                    prompt_tokens=prompt,
+                    cached_tokens=cached,
+                    output_tokens=output,
+                    outcome=LLMOutcome.ok,
+                )
+            )
+        # Two calls in parallel, 50 and 80 ms: the turn takes 80.
+        for index, ms in enumerate((50, 80)):
+            tools.append(
+                ToolRecord(
+                    point="p",
+                    user=0,
+                    episode=number,
+                    turn=0,
+                    call=index,
+                    tool="sql_query",
+                    name="sql_query",
+                    arguments="{}",
+                    sent_ns=0,
+                    done_ns=ms * MS,
+                    outcome=ToolOutcome.ok,
+                )
+            )
+        done.append(
+            EpisodeRecord(
+                point="p",
+                user=0,
+                episode=number,
+                task="t",
+                workload=workload,
+                control="live",
+                tools="live",
+                scheduled_ns=0,
+                started_ns=0,
+                outcome=EpisodeOutcome.answered,
+            )
+        )
+    return Level(
+        engine="e",
+        run="r",
+        point=PointRecord(point="p", kind=PointKind.load, users=1, started_ns=0),
+        simulated=True,
+        control="live",
+        start_ns=0,
+        end_ns=1,
+        settled=True,
+        complete=True,
+        episodes=done,
+        llm=calls,
+        tools=tools,
+        engine_samples=[],
+        tasks={},
+        scheduled=episodes,
+        warmup=0,
+        tail=0,
+        warmup_s=0.0,
+    )
+
+
+def test_the_mean_episode() -> None:
+    demand = demand_of([level(4), level(6)])
+    assert demand is not None
+    assert (demand.calls_per_episode, demand.episodes) == (2, 10)
+    assert (demand.prompt_tokens, demand.uncached_tokens) == (2000, 1000)
+    assert demand.output_tokens == 60
+    assert demand.cached_share == pytest.approx(0.5)
+    assert demand.tool_s == pytest.approx(0.08)
+    # Decoding sequences are seen in proportion to what they decode: 1 to 3 here.
+    assert demand.context_tokens == pytest.approx((30 * 1015 + 90 * 3045) / 120)
+    assert demand.peak_context_tokens == 2060
+
+
+def test_a_large_demand_is_thinned_without_bias() -> None:
+    """Thinning in time could find the same turn of every episode."""
+    demand = demand_of([level(1024)])
+    assert demand is not None
+    assert len(demand.calls) <= MAX_CALLS
+    assert demand.prompt_tokens == pytest.approx(2000, rel=0.02)
+    assert demand.calls_per_episode == 2
+
+
+def test_workloads_are_told_apart() -> None:
+    levels = [level(3), level(5, Workload.selection)]
+    counts = {
+        name: found.episodes if (found := demand_of(levels, name)) else 0
+        for name in ("", "all", "react_1", "selection", "web")
+    }
+    assert counts == {"": 8, "all": 3, "react_1": 3, "selection": 5, "web": 0}
+
+
+def test_episodes_that_did_not_end_or_lack_a_part_are_left_out() -> None:
+    failed, uncounted, cut = level(1), level(1), level(1)
+    failed.episodes[0].outcome = EpisodeOutcome.failed
+    uncounted.llm[0].output_tokens = None
+    cut.tools[0].done_ns = None
+    assert demand_of([failed]) is demand_of([uncounted]) is demand_of([cut]) is None
+    assert demand_of([]) is None
+
+
+def test_a_demand_without_output_has_its_prompts_context() -> None:
+    empty = Demand(
+        calls=[Call(uncached=100, cached=0, output=0)], calls_per_episode=1, tool_s=0, episodes=1
+    )
+    assert empty.context_tokens == 100
