@@ -23,9 +23,12 @@ bench run [scenario=NAME] [GROUP=CHOICE] [KEY=VALUE] ...
   bench run scenario=single engine=attached engine.url=http://HOST:8000/v1 engine.model=NAME
   bench run scenario=seed_reference                           the seed's latency table
   bench run scenario=single dry_run=true                      show what would be run
+  bench run -m scenario=single engine=h100_tp2,h100_tp4       a campaign of two launches
 
 The choices are the files of conf/: engine, workload, load, tools, slo, scenario.
 """
+
+USAGE_EXIT_CODE = 64
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,6 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
             f"{type(error).__name__}: {error}", markup=False, soft_wrap=True
         )
         return error.exit_code
+    except KeyboardInterrupt:  # before a run began; a run turns it into Stopped
+        return 130
     except BrokenPipeError:  # e.g. `bench doctor | head`
         sys.stderr.close()
         return 141
@@ -57,7 +62,10 @@ def _other(words: list[str]) -> int:
     check.add_argument("run", type=Path, help="directory of a run or a campaign")
     check.add_argument("--users", type=int, help="only the level with so many users")
     commands.add_parser("doctor", help="what is present here, and what each missing thing costs")
-    options = parser.parse_args(words)
+    try:
+        options = parser.parse_args(words)
+    except SystemExit as told:  # argparse's 2 would read as "undecided"
+        return USAGE_EXIT_CODE if told.code else 0
     if options.command == "report":
         return _report(options.run)
     if options.command == "check":

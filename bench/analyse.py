@@ -109,9 +109,9 @@ def _tpot_laws(runs: list[Run]) -> list[Law]:
 def _selection(run: Run, levels: list[Level]) -> list[SelectionRow]:
     """TSA of the run's levels. A scripted run has none: its model chose nothing."""
     workload = run.facts.scenario.workload
-    if workload.control is not Control.live:
-        return []
     mine = [level for level in levels if level.run == run.facts.id]
+    if workload.control is not Control.live or not mine:
+        return []
     tools = read_tools(run.directory / "material" / "tools.json")
     return selection_rows(mine, tools, workload.descriptions.value)
 

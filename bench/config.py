@@ -71,13 +71,12 @@ def run_words(words: list[str], job: Job) -> tuple[Path, list[BenchError]]:
     for failure in failures:
         if isinstance(failure, ConfigError):
             raise failure
-    if not directories:
-        raise ConfigError("run", "composed no launch", "ask Hydra with `bench run --cfg job`")
-    return directories[0], failures
+    return directories[0] if directories else Path(), failures  # none: Hydra only showed something
 
 
 def _remove_empty(directory: Path) -> None:
     """Hydra makes the directory before the job is asked; a job that wrote nothing leaves none."""
+    (directory / "multirun.yaml").unlink(missing_ok=True)  # each launch's run.json says it all
     for path in [*sorted(directory.glob("*")), directory, directory.parent]:
         with contextlib.suppress(OSError):  # not empty, or not a directory: it stays
             path.rmdir()
@@ -114,6 +113,12 @@ def explain(error: Exception) -> BenchError:
         return _unknown_choice(match.group(1))
     if match := re.search(r"Could not override '([^']+)'", text):
         return _unknown_key(match.group(1))
+    if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
+        return ConfigError(
+            match.group(1),
+            "names several values, and this scenario is one launch",
+            "put -m before the words to run each value as a launch of its own",
+        )
     if match := re.search(r"Error merging override (\S+)", text):
         reason = str(error.__cause__ or "has a value of another type").splitlines()[0]
         return ConfigError(match.group(1), reason, "give it a value of its type, as in conf/")

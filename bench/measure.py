@@ -45,10 +45,12 @@ def measure(scenario: Scenario, directory: Path, display: Display) -> Manifest:
 
     Raises the BenchError that ended the run early, after sealing what was recorded as incomplete.
     """
+    display.show(Progress(engine=scenario.engine.name, phase="start"))
+    material = _load(scenario)  # before the first file: a scenario that cannot be run leaves none
     facts = _unstarted_facts(scenario, directory)
     try:
         with _stoppable(directory):
-            _measure(scenario, directory, display, facts)
+            _measure(scenario, directory, display, facts, material)
         display.show(Progress(engine=scenario.engine.name, phase="seal"))
         return seal_run(directory, "complete")
     except BenchError as error:
@@ -56,9 +58,10 @@ def measure(scenario: Scenario, directory: Path, display: Display) -> Manifest:
         raise
 
 
-def _measure(scenario: Scenario, directory: Path, display: Display, facts: RunFacts) -> None:
-    display.show(Progress(engine=scenario.engine.name, phase="start"))
-    material = _take_material(scenario, directory)
+def _measure(
+    scenario: Scenario, directory: Path, display: Display, facts: RunFacts, material: Material
+) -> None:
+    _copy(material, directory)
     with ExitStack() as stack:
         services: Services | None = None
         if scenario.tools.source is ToolSource.embedded:
@@ -108,23 +111,25 @@ def _begun(point: str, kind: PointKind, users: int) -> PointRecord:
     return PointRecord(point=point, kind=kind, users=users, started_ns=time.monotonic_ns())
 
 
-def _take_material(scenario: Scenario, directory: Path) -> Material:
-    """Load the material and copy what the agent was asked into the run."""
+def _load(scenario: Scenario) -> Material:
     workload = scenario.workload
-    material = load_material(
+    return load_material(
         workload.material,
         workload.selection,
         workload.selection_items,
         scenario.seed,
         Path(scenario.results).resolve() / CACHE,
     )
+
+
+def _copy(material: Material, directory: Path) -> None:
+    """What the agent is asked and shown becomes part of the run."""
     copy = directory / "material"
     for name, tasks in (("tasks.jsonl", material.tasks), ("selection.jsonl", material.selection)):
         if tasks:
             lines = b"".join(msgspec.json.encode(task) + b"\n" for task in tasks)
             write_atomically(copy / name, lines)
     write_atomically(copy / "tools.json", msgspec.json.encode(material.tools))
-    return material
 
 
 def _addresses(scenario: Scenario) -> ToolAddresses:

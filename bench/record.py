@@ -7,12 +7,25 @@ property here and nowhere else. Missing is `None`, never 0.
 from __future__ import annotations
 
 import enum
+import re
 
 import msgspec
 
 from bench.episode import ToolCall, Workload
 
 NS_PER_S = 1e9
+GRID_POINT = "grid"  # the point of every record of the idle grid
+PRIMER_SUFFIX = "-primer"  # ends the cell of a request that is recorded but is no sample
+_COLD = re.compile(r"-h0(-|$)")
+_REPEAT = re.compile(r"-r\d+$")
+
+
+def cell_name(prompt_tokens: int, hit_rate: float, repeat: int) -> str:
+    """The cell of a record of the idle grid: p<prompt>-h<hit>-r<repeat>, e.g. p4096-h0.5-r0.
+
+    Prompt tokens and hit rate are those planned; `LLMRecord` reads the name back.
+    """
+    return f"p{prompt_tokens}-h{hit_rate:g}-r{repeat}"
 
 
 def _seconds(start_ns: int | None, end_ns: int | None) -> float | None:
@@ -38,7 +51,7 @@ class LLMRecord(msgspec.Struct, kw_only=True):
     episode: int
     turn: int
     workload: Workload | None = None  # None for the idle grid
-    cell: str = ""  # grid cell, e.g. "u4096-p0-r2"
+    cell: str = ""  # of the idle grid (`cell_name`), e.g. "p4096-h0.5-r0"
     scheduled_ns: int
     sent_ns: int | None = None
     first_byte_ns: int | None = None
@@ -98,6 +111,21 @@ class LLMRecord(msgspec.Struct, kw_only=True):
         if self.prompt_tokens is None:
             return None
         return self.prompt_tokens - (self.cached_tokens or 0)
+
+    @property
+    def is_primer(self) -> bool:
+        """True for a grid request that fills the cache, or measures the ruler: it is no sample."""
+        return self.cell.endswith(PRIMER_SUFFIX)
+
+    @property
+    def is_planned_cold(self) -> bool:
+        """True for a grid cell that was planned without a hit of the prefix cache."""
+        return _COLD.search(self.cell) is not None
+
+    @property
+    def cell_of_repeats(self) -> str:
+        """The grid cell without its repeat: the same for all of its repeats."""
+        return _REPEAT.sub("", self.cell)
 
 
 class ToolOutcome(enum.Enum):

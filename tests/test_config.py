@@ -78,6 +78,7 @@ def test_an_attached_engine_needs_its_url_only() -> None:
         (["load.users=[0]"], "load.users=0: must be above 0"),
         (["workload.control=liv"], "workload.control=liv.*live, scripted"),
         (["foo"], "words: "),
+        (["engine=h100_tp2,h100_tp4"], "put -m before the words"),
         (["engine=attached"], "engine.url=''"),
         (["tools=attached"], "tools.sql.dsn=''"),
         (["workload.mix.react_9=1"], "workload.mix.react_9"),

@@ -20,6 +20,6 @@ def test_an_error_can_be_built_from_its_message_alone() -> None:
 
 
 def test_exit_codes_never_collide_with_verdicts() -> None:
-    kinds = [BenchError, *BenchError.__subclasses__()]
+    kinds: list[type[BenchError]] = [BenchError, *BenchError.__subclasses__()]
     assert {RecordError, Stopped} < set(kinds)
     assert all(kind.exit_code >= 64 for kind in kinds)

@@ -1,5 +1,6 @@
 """A whole run with real tools, and what is left when something dies in the middle of it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -263,6 +264,8 @@ def test_what_cannot_run_is_one_sentence(
     assert "Traceback" not in output
     errors = [line for line in output.splitlines() if "Error: " in line]
     assert len(errors) == 1, output
+    if errors[0].startswith("ScenarioError"):
+        assert bench.directory is None, "a scenario that cannot be run leaves nothing"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
@@ -284,13 +287,9 @@ def test_a_full_disk_is_one_sentence(start: Callable[..., Bench], tmp_path: Path
         assert directory is not None
         running = descendants(bench)
         filler = disk / "filler"
-        with filler.open("wb") as file:
-            try:
-                while True:
-                    file.write(b"\0" * 4096)
-                    file.flush()
-            except OSError:
-                pass
+        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(b"\0" * 4096)
         output = bench.output()
         assert "No space left on device" in output
         assert "free disk space" in output

@@ -6,9 +6,9 @@ The truth is the step-time law that the records were made with, written out agai
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,22 +21,13 @@ from bench.fit.tools import fit_tools, tool_quantile
 from bench.fit.tpot import fit_tpot, points_of, predict_tpot
 from bench.fit.ttft import fit_ttft, predict_ttft
 from bench.record import EpisodeRecord, LLMRecord, PointRecord, ToolRecord
-from bench.run import Endpoint, Run, RunFacts, ToolAddresses
-from bench.scenario import Engine, Load, Scenario, StepTime
+from bench.run import Run
+from bench.scenario import Engine, Load
 from bench.scenario import Workload as WorkloadPart
 from bench.sizing.replay import EpisodeShape, TurnShape, idle_grid, replay
+from makers import H100_TP4, make_facts, make_run, make_scenario
 
-STEP = StepTime(
-    a=9.51,
-    floor=6.23,
-    b=0.04537,
-    c=1.260,
-    d=0.0357,
-    e=0.0149,
-    host=2.0,
-    request=20.0,
-    jitter_cv=0.03,
-)
+STEP = dataclasses.replace(H100_TP4, host=2.0, request=20.0, jitter_cv=0.03)
 BUDGET = 8192
 ENGINE = Engine(
     name="tp4", step=STEP, kv_tokens=1_330_000, max_num_batched_tokens=BUDGET, max_num_seqs=256
@@ -120,32 +111,10 @@ def run() -> Run:
         episodes += part.episodes
         llm += part.llm
         tools += part.tools
-    scenario = Scenario(
-        engine=ENGINE,
-        workload=WorkloadPart(mix={"react_1": 1.0, "react_2": 1.0}),
-        load=Load(users=list(USERS)),
-    )
-    facts = RunFacts(
-        id="oracle",
-        created="",
-        scenario=scenario,
-        endpoint=Endpoint(base_url="", model="m", simulated=True, label="virtual clock"),
-        tools=ToolAddresses(),
-        machine={},
-        versions={},
-    )
-    return Run(
-        directory=Path("oracle"),
-        facts=facts,
-        manifest=None,
-        tasks={},
-        points={point.point: point for point in points},
-        scheduled=[],
-        episodes=episodes,
-        llm=llm,
-        tools=tools,
-        engine=[],
-    )
+    workload = WorkloadPart(mix={"react_1": 1.0, "react_2": 1.0})
+    scenario = make_scenario(ENGINE, workload=workload, load=Load(users=list(USERS)))
+    facts = make_facts(scenario, id="oracle")
+    return make_run(facts, points, episodes=episodes, llm=llm, tools=tools)
 
 
 @cache

@@ -35,7 +35,8 @@ def alive(pid: int) -> bool:
 def test_a_child_is_stopped_with_its_block(tmp_path: Path) -> None:
     with Process("sleeper", SLEEP, tmp_path / "log") as child:
         assert until(lambda: "up" in child.last_words())
-        assert child.exit_code is None
+        still = child.exit_code
+        assert still is None
     assert child.exit_code == -signal.SIGTERM
     assert not alive(child.pid)
 

@@ -5,34 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.episode import Workload
-from bench.record import (
-    EpisodeOutcome,
-    EpisodeRecord,
-    LLMOutcome,
-    LLMRecord,
-    ToolOutcome,
-    ToolRecord,
-)
-
-MS = 1_000_000
+from bench.record import PRIMER_SUFFIX, EpisodeOutcome, LLMRecord, cell_name
+from makers import MS, make_call, make_episode, make_tool
 
 
 def llm(**changes: Any) -> LLMRecord:
     facts: dict[str, Any] = {
-        "point": "u4",
-        "user": 0,
-        "episode": 0,
-        "turn": 0,
         "scheduled_ns": 0,
         "sent_ns": 2 * MS,
         "first_delta_ns": 152 * MS,
         "last_delta_ns": 352 * MS,
         "done_ns": 353 * MS,
         "output_tokens": 21,
-        "outcome": LLMOutcome.ok,
     }
-    return LLMRecord(**(facts | changes))
+    return make_call(**(facts | changes))
 
 
 def test_metrics_of_a_call() -> None:
@@ -64,39 +50,15 @@ def test_a_collapsed_stream_has_no_ttft() -> None:
 
 
 def test_only_answered_episodes_have_a_latency() -> None:
-    facts: dict[str, Any] = {
-        "point": "u4",
-        "user": 0,
-        "episode": 0,
-        "task": "t",
-        "workload": Workload.react_1,
-        "control": "live",
-        "tools": "live",
-        "scheduled_ns": 0,
-        "started_ns": 1,
-        "done_ns": 500 * MS,
-        "first_answer_ns": 400 * MS,
-    }
-    answered = EpisodeRecord(**facts, outcome=EpisodeOutcome.answered)
+    answered = make_episode(done_ns=500 * MS, first_answer_ns=400 * MS, started_ns=1)
     assert answered.latency_s == pytest.approx(0.5)
     assert answered.ttfat_s == pytest.approx(0.4)
-    assert EpisodeRecord(**facts, outcome=EpisodeOutcome.failed).latency_s is None
+    failed = msgspec.structs.replace(answered, outcome=EpisodeOutcome.failed)
+    assert failed.latency_s is None
 
 
 def test_tool_latency() -> None:
-    record = ToolRecord(
-        point="u4",
-        user=0,
-        episode=0,
-        turn=0,
-        call=0,
-        tool="sql_query",
-        name="sql_query",
-        arguments="{}",
-        sent_ns=0,
-        done_ns=50 * MS,
-        outcome=ToolOutcome.ok,
-    )
+    record = make_tool(done_ns=50 * MS)
     assert record.latency_s == pytest.approx(0.05)
 
 
@@ -108,3 +70,12 @@ def test_records_survive_json(sent_ns: int, gap_ns: int, tokens: int, content: s
     again = msgspec.json.decode(msgspec.json.encode(record), type=LLMRecord)
     assert again == record
     assert again.ttft_s == pytest.approx(gap_ns / 1e9)
+
+
+def test_a_cells_name_is_read_back() -> None:
+    warm, cold = (make_call(cell=cell_name(4096, rate, 12)) for rate in (0.5, 0.0))
+    assert (warm.cell, cold.cell) == ("p4096-h0.5-r12", "p4096-h0-r12")
+    assert (warm.cell_of_repeats, cold.cell_of_repeats) == ("p4096-h0.5", "p4096-h0")
+    assert (warm.is_planned_cold, cold.is_planned_cold) == (False, True)
+    assert not warm.is_primer
+    assert make_call(cell=warm.cell + PRIMER_SUFFIX).is_primer

@@ -3,14 +3,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.episode import Workload
 from bench.errors import RecordError
-from bench.record import EpisodeOutcome, EpisodeRecord, ScheduledRecord
+from bench.record import EpisodeRecord, ScheduledRecord
 from bench.run import (
     Appender,
-    Endpoint,
-    RunFacts,
-    ToolAddresses,
     find_runs,
     new_run_directory,
     open_run,
@@ -18,26 +14,9 @@ from bench.run import (
     seal_run,
     write_atomically,
 )
-from bench.scenario import Engine, Load, Scenario, Slo, Tools
-from bench.scenario import Workload as WorkloadConfig
+from makers import make_episode, make_facts
 
-
-def facts() -> RunFacts:
-    return RunFacts(
-        id="r1",
-        created="2026-12-01T00:00:00+00:00",
-        scenario=Scenario(
-            engine=Engine(name="e", kv_tokens=20000),
-            workload=WorkloadConfig(mix={"react_1": 1.0}),
-            load=Load(users=[1]),
-            tools=Tools(),
-            slo=Slo(),
-        ),
-        endpoint=Endpoint(base_url="http://x/v1", model="m", simulated=True, label="simulated e"),
-        tools=ToolAddresses(),
-        machine={},
-        versions={},
-    )
+FACTS = make_facts()
 
 
 def scheduled(episode: int) -> ScheduledRecord:
@@ -45,22 +24,11 @@ def scheduled(episode: int) -> ScheduledRecord:
 
 
 def ended(episode: int) -> EpisodeRecord:
-    return EpisodeRecord(
-        point="u1",
-        user=0,
-        episode=episode,
-        task="t",
-        workload=Workload.react_1,
-        control="live",
-        tools="live",
-        scheduled_ns=episode,
-        started_ns=episode,
-        outcome=EpisodeOutcome.answered,
-    )
+    return make_episode(episode=episode, scheduled_ns=episode)
 
 
 def written(directory: Path, asked: int, done: int) -> Path:
-    open_run(directory, facts())
+    open_run(directory, FACTS)
     orders = Appender[ScheduledRecord](directory / "scheduled-0.jsonl")
     episodes = Appender[EpisodeRecord](directory / "episodes-0.jsonl")
     for number in range(asked):
@@ -73,9 +41,9 @@ def written(directory: Path, asked: int, done: int) -> Path:
 
 
 def test_a_run_is_opened_once(tmp_path: Path) -> None:
-    open_run(tmp_path / "a", facts())
+    open_run(tmp_path / "a", FACTS)
     with pytest.raises(RecordError, match="holds a run already"):
-        open_run(tmp_path / "a", facts())
+        open_run(tmp_path / "a", FACTS)
 
 
 def test_a_sealed_run_is_read_back(tmp_path: Path) -> None:
@@ -83,7 +51,7 @@ def test_a_sealed_run_is_read_back(tmp_path: Path) -> None:
     manifest = seal_run(directory, "complete")
     run = read_run(directory)
     assert run.complete
-    assert run.facts == facts()
+    assert run.facts == FACTS
     assert [order.episode for order in run.scheduled] == [0, 1, 2]
     assert run.episodes == [ended(0), ended(1), ended(2)]
     assert manifest.scheduled == manifest.episodes == 3

@@ -10,8 +10,7 @@ import msgspec
 import numpy as np
 
 from bench.episode import Workload
-from bench.fit.level import EpisodeKey, Level, calls_tool, episode_key
-from bench.fit.seed import by_episode
+from bench.fit.level import EpisodeKey, Level, by_episode, calls_tool, episode_key
 from bench.record import (
     NS_PER_S,
     EpisodeOutcome,
@@ -126,7 +125,7 @@ def samples_of(level: Level) -> dict[str, dict[str, Sample]]:
             found[workload.value][metric].add(value, episode.number, episode.start_ns)
 
     for record in level.llm:
-        key = (record.user, record.episode)
+        key = episode_key(record)
         if record.outcome in (LLMOutcome.ok, LLMOutcome.truncated):
             add("ttft_s.call" if calls_tool(record) else "ttft_s.answer", record.ttft_s, key)
             # One token has no time per token: not missing, undefined.
@@ -137,7 +136,7 @@ def samples_of(level: Level) -> dict[str, dict[str, Sample]]:
                 add(metric, None, key)
     for tool in level.tools:
         ok = tool.outcome is ToolOutcome.ok
-        add(f"tool_s.{tool.tool}", tool.latency_s if ok else None, (tool.user, tool.episode))
+        add(f"tool_s.{tool.tool}", tool.latency_s if ok else None, episode_key(tool))
     for episode in level.episodes:
         add("latency_s", episode.latency_s, episode_key(episode))
         if episode.workload is not Workload.selection:
@@ -236,7 +235,7 @@ def growth(levels: Iterable[Level], confidence: float = 0.95) -> list[TurnGrowth
             if ended and calls_tool(record) and record.workload is not Workload.selection:
                 if record.ttft_s is None or record.prompt_tokens is None:
                     continue
-                episode = known[record.user, record.episode]
+                episode = known[episode_key(record)]
                 # Two levels of one engine and load: their episodes are numbered apart.
                 identity = number << 40 | episode.number
                 found[level.engine, level.users, record.turn].append(
@@ -331,14 +330,14 @@ def _episodes_of(level: Level) -> dict[EpisodeKey, _Episode]:
     """Number, start and workload of each episode, also of those whose record is missing."""
     known: dict[EpisodeKey, _Episode] = {}
     for episode in level.episodes:
-        key = (episode.user, episode.episode)
+        key = episode_key(episode)
         known[key] = _Episode(len(known), episode.scheduled_ns, episode.workload)
     for record in level.llm:
-        key = (record.user, record.episode)
+        key = episode_key(record)
         if key not in known:
             known[key] = _Episode(len(known), record.scheduled_ns, record.workload)
     for tool in level.tools:
-        key = (tool.user, tool.episode)
+        key = episode_key(tool)
         if key not in known:
             known[key] = _Episode(len(known), tool.sent_ns, None)
     return known

@@ -120,6 +120,14 @@ def episode_key(record: _OfEpisode) -> EpisodeKey:
     return record.user, record.episode
 
 
+def by_episode(records: Iterable[EpisodeT]) -> dict[EpisodeKey, list[EpisodeT]]:
+    """The records of one level by (user, episode), in their order."""
+    found: defaultdict[EpisodeKey, list[EpisodeT]] = defaultdict(list)
+    for record in records:
+        found[episode_key(record)].append(record)
+    return found
+
+
 def _gather(run: Run) -> defaultdict[str, _PointRecords]:
     gathered: defaultdict[str, _PointRecords] = defaultdict(
         lambda: _PointRecords([], [], [], [], [])
@@ -197,7 +205,7 @@ def _schedule(records: _PointRecords) -> dict[EpisodeKey, int]:
 
 
 def _members(records: Iterable[EpisodeT], keys: set[EpisodeKey]) -> list[EpisodeT]:
-    return [record for record in records if (record.user, record.episode) in keys]
+    return [record for record in records if episode_key(record) in keys]
 
 
 def _warm_from(
@@ -207,7 +215,7 @@ def _warm_from(
     first_turns: list[tuple[int, float]] = []
     for record in llm:
         if record.turn == 0 and (ttft_s := record.ttft_s) is not None:
-            ns = issued.get((record.user, record.episode))
+            ns = issued.get(episode_key(record))
             if ns is not None:
                 first_turns.append((ns, ttft_s))
     first_turns.sort()

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from bench.episode import Workload
-from bench.fit.level import EpisodeKey, EpisodeT, Level, episode_key
+from bench.fit.level import Level, by_episode, episode_key
 from bench.record import NS_PER_S, EpisodeRecord, LLMRecord, ToolRecord
 
 MS_PER_S = 1e3
@@ -90,14 +90,6 @@ def accounting_rows(levels: Sequence[Level], stated: dict[str, float]) -> list[A
     order = {workload: number for number, workload in enumerate(ROWS)}
     keys = sorted(found, key=lambda key: (key[0], key[1], order[key[2]]))
     return [_row(*key, found[key], stated.get(key[2].value)) for key in keys]
-
-
-def by_episode(records: Iterable[EpisodeT]) -> dict[EpisodeKey, list[EpisodeT]]:
-    """The records of one level by (user, episode), in their order."""
-    found: defaultdict[EpisodeKey, list[EpisodeT]] = defaultdict(list)
-    for record in records:
-        found[record.user, record.episode].append(record)
-    return found
 
 
 def tools_time_s(tools: Iterable[ToolRecord]) -> float | None:

@@ -11,7 +11,6 @@ fixed cost of a request. Queueing is not in it: the grid runs at concurrency 1.
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -37,9 +36,6 @@ UNITS = {
 }
 REPLICATES = 200
 MIN_CELLS = 3
-PRIMER = re.compile(r"-primer$")  # fills the cache for the cell of that name; no sample
-COLD = re.compile(r"-[hp]0(-|$)")  # planned without a hit
-REPEAT = re.compile(r"-r\d+$")
 
 
 class GridSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,13 +173,13 @@ def own_work_ms(
 
 def _is_sample(run: Run, record: LLMRecord) -> bool:
     point = run.points.get(record.point)
-    if not record.cell or PRIMER.search(record.cell):
+    if not record.cell or record.is_primer:
         return False
     if point is not None and point.kind is not PointKind.grid:
         return False
     if record.ttft_s is None or record.prompt_tokens is None or record.calls:
         return False
-    if record.cached_tokens is None and not COLD.search(record.cell):
+    if record.cached_tokens is None and not record.is_planned_cold:
         return False
     return record.outcome in (LLMOutcome.ok, LLMOutcome.truncated)
 
@@ -191,7 +187,7 @@ def _is_sample(run: Run, record: LLMRecord) -> bool:
 def _cells(records: Iterable[LLMRecord]) -> dict[str, list[LLMRecord]]:
     cells: defaultdict[str, list[LLMRecord]] = defaultdict(list)
     for record in records:
-        cells[REPEAT.sub("", record.cell)].append(record)
+        cells[record.cell_of_repeats].append(record)
     return cells
 
 

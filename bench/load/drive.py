@@ -28,10 +28,10 @@ from bench.errors import (
     ToolError,
 )
 from bench.load.line import Done, Op, Progress, Reply, Request, decode_reply, encode
-from bench.load.spec import GRID_POINT, HostSpec, LoadSpec, write_spec
+from bench.load.spec import HostSpec, LoadSpec, write_spec
 from bench.load.status import HostStatus
 from bench.process import Process
-from bench.record import NS_PER_S, PointKind, PointRecord
+from bench.record import GRID_POINT, NS_PER_S, PointKind, PointRecord
 from bench.scenario import Load
 
 POLL_S = 0.25

@@ -19,12 +19,10 @@ import numpy as np
 from bench.client import Connection, complete, cut_record
 from bench.errors import LoadError
 from bench.load.sink import RecordSink
-from bench.load.spec import GRID_POINT
-from bench.record import LLMOutcome, LLMRecord
+from bench.record import GRID_POINT, PRIMER_SUFFIX, LLMOutcome, LLMRecord, cell_name
 from bench.run import Endpoint
 from bench.scenario import Load
 
-PRIMER = "-primer"  # ends the cell of a request that is recorded but is no sample
 RULER_WORDS = 400
 VOCABULARY = (
     "time year people way day man thing woman life child world school state family student "
@@ -44,8 +42,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """p<prompt>-h<hit>-r<repeat>: the cell of its record, e.g. p4096-h0.5-r0."""
-        return f"p{self.prompt_tokens}-h{self.hit_rate:g}-r{self.repeat}"
+        """The cell of its record (`record.cell_name`)."""
+        return cell_name(self.prompt_tokens, self.hit_rate, self.repeat)
 
     @property
     def primed(self) -> bool:
@@ -157,14 +155,14 @@ class Grid:
 
     def _asks(self, cell: Cell, prompt: Prompt) -> Iterator[tuple[str, str, int]]:
         if cell.primed:
-            yield cell.name + PRIMER, "Go.", 1
+            yield cell.name + PRIMER_SUFFIX, "Go.", 1
         yield cell.name, prompt.user, self._load.grid_output_tokens
 
     async def _measure_ruler(self) -> Ruler:
         rng = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(2**31,)))
         lengths: list[int] = []
         for number, words in enumerate((1, 1 + RULER_WORDS)):
-            name = f"ruler-r{number}{PRIMER}"
+            name = f"ruler-r{number}{PRIMER_SUFFIX}"
             salt = f"{self._run_id}/{GRID_POINT}/{name}"
             record = await self._ask(name, _salted(salt, ""), _text(rng, words), 1)
             if record.prompt_tokens is None:

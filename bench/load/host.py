@@ -28,9 +28,9 @@ from bench.load.deal import check_deal, deal
 from bench.load.grid import Grid
 from bench.load.line import Done, EpisodeReply, Op, Progress, Reply, Request, decode_request, encode
 from bench.load.sink import RecordSink
-from bench.load.spec import GRID_POINT, HostSpec, read_spec
+from bench.load.spec import HostSpec, read_spec
 from bench.load.status import Counters
-from bench.record import EpisodeOutcome, EpisodeRecord
+from bench.record import GRID_POINT, EpisodeOutcome, EpisodeRecord
 from bench.scenario import ToolSource
 from bench.tools import Tool as OpenTool
 from bench.tools import open_toolbox

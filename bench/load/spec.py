@@ -12,7 +12,6 @@ from bench.run import Endpoint, ToolAddresses, write_atomically
 from bench.scenario import Scenario
 
 SpecT = TypeVar("SpecT", "HostSpec", "LoadSpec")
-GRID_POINT = "grid"  # the point of every record of the idle grid
 SOCKET_PATH_BYTES = 107  # sun_path of Linux, without its closing zero
 
 

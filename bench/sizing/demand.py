@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from bench.episode import Workload
-from bench.fit.level import Level, episode_key
-from bench.fit.seed import by_episode, tools_time_s
+from bench.fit.level import Level, by_episode, episode_key
+from bench.fit.seed import tools_time_s
 from bench.record import EpisodeOutcome, EpisodeRecord, LLMRecord
 
 MAX_CALLS = 512  # model calls kept of a demand: enough for a mean, few enough to plan in a second

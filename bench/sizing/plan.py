@@ -33,7 +33,6 @@ from bench.slo import NEVER, metric_values
 
 MOST_USERS = 65_536  # of one replica: the search ends there
 FEWEST_VALUES = 20  # that an anchor rests on
-SAFETY = 0.9
 _SHIPPED = "shipped coefficients (simulated engine)"
 _STATED = "stated coefficients"
 _MEASURED = "measured laws"
@@ -98,8 +97,8 @@ def plan(
     slo: Slo,
     target_users: int,
     gpus_per_node: int,
-    think_s: float = 0.0,
-    safety: float = SAFETY,
+    think_s: float,
+    safety: float,
     laws: Sequence[Law] = (),
 ) -> SizingPlan:
     """The sizing table for `target_users` active users (methods.md section 8).

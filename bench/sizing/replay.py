@@ -16,7 +16,9 @@ import msgspec
 import numpy as np
 
 from bench.episode import Purpose, Workload, substream
+from bench.errors import AnalysisError
 from bench.record import (
+    GRID_POINT,
     NS_PER_S,
     EpisodeOutcome,
     EpisodeRecord,
@@ -26,6 +28,7 @@ from bench.record import (
     PointRecord,
     ToolOutcome,
     ToolRecord,
+    cell_name,
 )
 from bench.scenario import Engine
 from bench.simulator.scheduler import Request, Scheduler, Tokens
@@ -290,7 +293,7 @@ def replay(
     pause between them. tools: seconds of one call, by tool name, from a keyed generator. Episodes
     that start before duration_s are members; the load is held until the last of them has ended.
     Every draw comes from a substream keyed by (user, episode, turn, purpose), so two engines see
-    the same work. Raises ValueError when an episode does not fit into the engine's context.
+    the same work. Raises AnalysisError when the engine cannot serve a turn of an episode.
     """
     _check_fit(engine, mix)
     loop = _Loop(engine, mix, users, think_time_s, tools, duration_s, seed)
@@ -318,12 +321,32 @@ def replay(
 def _check_fit(engine: Engine, mix: Sequence[EpisodeShape]) -> None:
     scheduler = Scheduler(engine, 0)
     for shape in mix:
-        grown = sum(turn.call_tokens + turn.observation_tokens for turn in shape.turns)
-        reason = scheduler.refusal(
-            shape.system_tokens + shape.question_tokens + grown, shape.answer_tokens
+        what = f"workload={shape.workload.value}"
+        prompt_tokens = shape.system_tokens + shape.question_tokens
+        for turn in shape.turns:
+            _require_fit(scheduler, engine, what, prompt_tokens, turn.call_tokens)
+            prompt_tokens += turn.call_tokens + turn.observation_tokens
+        _require_fit(scheduler, engine, what, prompt_tokens, shape.answer_tokens)
+
+
+def _require_fit(
+    scheduler: Scheduler, engine: Engine, what: str, prompt_tokens: int, output_tokens: int
+) -> None:
+    if not scheduler.refusal(prompt_tokens, output_tokens):
+        return
+    if prompt_tokens < 1 or output_tokens < 1:
+        raise AnalysisError(
+            what,
+            f"a call of {prompt_tokens} prompt and {output_tokens} output tokens asks for nothing",
+            "give every call at least one token of each",
         )
-        if reason:
-            raise ValueError(f"{shape.workload.value}: {reason}")
+    raise AnalysisError(
+        what,
+        f"a call of {prompt_tokens} prompt and {output_tokens} output tokens does not fit into "
+        f"engine={engine.name} (max_model_len={engine.max_model_len}, "
+        f"kv_tokens={engine.kv_tokens})",
+        "plan fewer tokens, or raise engine.max_model_len and engine.kv_tokens",
+    )
 
 
 def idle_grid(
@@ -337,9 +360,12 @@ def idle_grid(
     """Single requests on an idle engine: every prompt length at every planned hit rate.
 
     A warm cell first serves its prefix (not recorded), then the prompt that shares it. The engine
-    is idle before each request; cell is e.g. "p4096-h0.5-r2" (prompt tokens, hit rate, repeat).
+    is idle before each request; its cell is named by `cell_name`. Raises AnalysisError when the
+    engine cannot serve a prompt.
     """
     scheduler = Scheduler(engine, seed)
+    for tokens in prompt_tokens:
+        _require_fit(scheduler, engine, f"prompt_tokens={tokens}", tokens, output_tokens)
     records: list[LLMRecord] = []
     now_s, count = 0.0, 0
     for tokens in prompt_tokens:
@@ -365,7 +391,7 @@ def idle_grid(
                 )
                 sent_s = now_s
                 events, now_s = _serve(scheduler, request, sent_s)
-                cell = f"p{tokens}-h{rate:g}-r{repeat}"
+                cell = cell_name(tokens, rate, repeat)
                 records.append(_grid_record(request, cell, count, sent_s, events))
                 count += 1
     return records
@@ -386,7 +412,7 @@ def _grid_record(
 ) -> LLMRecord:
     first_ns, last_ns = _ns(events[0].first_s), _ns(events[-1].last_s)
     return LLMRecord(
-        point="grid",
+        point=GRID_POINT,
         user=0,
         episode=number,
         turn=0,

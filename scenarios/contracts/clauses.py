@@ -51,7 +51,7 @@ TOPICS: dict[str, Topic] = {
             "The amount is deducted from the next invoice; a separate claim for damages beyond "
             "it remains possible.",
         ),
-        "framework agreement {p}, clause 8.3: late-delivery penalty",
+        "{p} late-delivery penalty",
         (
             "what late-delivery penalty does the framework agreement with {p} set",
             "which monthly penalty does the clause on late delivery of {p} impose",
@@ -76,7 +76,7 @@ TOPICS: dict[str, Topic] = {
             "A fall of the index lowers the price in the same way, without any lower limit.",
             "If the index is no longer published, the parties agree on a successor in good faith.",
         ),
-        "framework agreement {p}, clause 7.1: price revision index and cap",
+        "{p} price revision index",
         (
             "which cap does the price revision clause of {p} set",
             "how far may {p} raise its prices in a year under the revision clause",
@@ -101,7 +101,7 @@ TOPICS: dict[str, Topic] = {
             "after that.",
             "Early payment earns no discount unless an order says otherwise.",
         ),
-        "framework agreement {p}, clause 5.2: payment term invoice due",
+        "{p} invoice payment term",
         (
             "which payment term does the framework agreement with {p} set",
             "when do invoices of {p} fall due according to the payment clause",
@@ -127,7 +127,7 @@ TOPICS: dict[str, Topic] = {
             "agreement at once.",
             "After the end {p} hands over drawings, spare parts and access codes without charge.",
         ),
-        "framework agreement {p}, clause 11.4: termination notice period",
+        "{p} termination notice",
         (
             "what notice does terminating the framework agreement with {p} require",
             "which termination notice does clause 11.4 of {p} require",
@@ -151,7 +151,7 @@ TOPICS: dict[str, Topic] = {
             "that lies with the supplier.",
             "Hidden defects may be claimed until one month after they were found.",
         ),
-        "framework agreement {p}, clause 6.2: warranty period from acceptance",
+        "{p} warranty period",
         (
             "what warranty does {p} grant in its framework agreement",
             "which warranty terms does clause 6.2 of {p} contain",
@@ -175,7 +175,7 @@ TOPICS: dict[str, Topic] = {
             "{p} keeps an insurance of at least the capped amount and shows the policy every year.",
             "Claims lapse two years after the damage became known.",
         ),
-        "framework agreement {p}, clause 9.1: liability cap share of annual order value",
+        "{p} liability cap",
         (
             "which cap on liability does the framework agreement with {p} contain",
             "how far is {p} liable under clause 9.1",
@@ -199,7 +199,7 @@ TOPICS: dict[str, Topic] = {
             "What was public before, or was found independently, stays free.",
             "On request all copies are returned or destroyed and the destruction is confirmed.",
         ),
-        "framework agreement {p}, clause 12.1: confidentiality obligations duration after end",
+        "{p} confidentiality after end",
         (
             "how long do confidentiality obligations of {p} last under clause 12.1",
             "what does the confidentiality clause of {p} require after the end of the agreement",
@@ -222,7 +222,7 @@ TOPICS: dict[str, Topic] = {
             "Goods travel at the supplier's risk until they are unloaded at the named gate.",
             "Urgent orders may be agreed case by case against a surcharge stated in advance.",
         ),
-        "framework agreement {p}, clause 4.3: standard delivery time after order",
+        "{p} standard delivery time",
         (
             "what delivery time does the framework agreement with {p} fix",
             "which delivery time does clause 4.3 of {p} state",
@@ -246,7 +246,7 @@ TOPICS: dict[str, Topic] = {
             "cost.",
             "Each side bears its own cost unless the audit finds overcharging.",
         ),
-        "framework agreement {p}, clause 13.2: audit rights announcement period",
+        "{p} audit announcement",
         (
             "what announcement do our audit rights at {p} require",
             "how far ahead does clause 13.2 make us announce an audit at {p}",
@@ -270,7 +270,7 @@ TOPICS: dict[str, Topic] = {
             "Three missed responses in a quarter entitle us to use another company at the "
             "supplier's cost.",
         ),
-        "framework agreement {p}, clause 10.5: response time to critical faults",
+        "{p} critical faults response",
         (
             "how fast must {p} respond to critical faults under clause 10.5",
             "which response to critical faults does the agreement demand from {p}",
@@ -305,10 +305,10 @@ SPECIALS: dict[str, Special] = {
             "It is paid with the last invoice and does not count toward later price revisions.",
             "Work that was left out by agreement lowers the bonus in proportion.",
         ),
-        "special condition of contract {t}: early-completion bonus",
+        "{t} early-completion bonus",
         (
-            "what early-completion bonus does contract {t} promise",
-            "which bonus for early completion is agreed in contract {t}",
+            "what early-completion bonus does the text of contract {t} promise",
+            "which early-completion bonus does the special condition of contract {t} promise",
         ),
     ),
     "retention": Special(
@@ -320,9 +320,9 @@ SPECIALS: dict[str, Special] = {
             "A bank guarantee of the same amount may replace it at any time.",
             "Open defects allow keeping twice the cost of their repair.",
         ),
-        "special condition of contract {t}: retention until final inspection",
+        "{t} retention until final inspection",
         (
-            "what retention until the final inspection does contract {t} allow",
+            "what retention until the final inspection does the text of contract {t} allow",
             "which retention does the special condition of contract {t} set",
         ),
     ),
@@ -335,9 +335,9 @@ SPECIALS: dict[str, Special] = {
             "An interruption of more than a day starts the test again.",
             "Passing it moves risk and ownership; failing it twice allows withdrawal.",
         ),
-        "special condition of contract {t}: acceptance test duration",
+        "{t} acceptance test duration",
         (
-            "what acceptance test does contract {t} foresee",
+            "what acceptance test does the text of contract {t} foresee",
             "how long does the acceptance test in the text of contract {t} run",
         ),
     ),
@@ -350,9 +350,9 @@ SPECIALS: dict[str, Special] = {
             "Emergency purchases elsewhere stay possible if the supplier cannot deliver in a week.",
             "It ends early when quality falls below the agreed level in two quarters.",
         ),
-        "special condition of contract {t}: regional exclusivity",
+        "{t} regional exclusivity",
         (
-            "what regional exclusivity does contract {t} grant",
+            "what regional exclusivity does the text of contract {t} grant",
             "which exclusivity is granted by the special condition of contract {t}",
         ),
     ),
@@ -365,9 +365,9 @@ SPECIALS: dict[str, Special] = {
             "Goods stored longer than half a year are invoiced but stay free of storage fees.",
             "Withdrawals are confirmed the same day and refilled within two weeks.",
         ),
-        "special condition of contract {t}: free buffer storage pallets",
+        "{t} free buffer storage pallets",
         (
-            "what buffer storage does contract {t} reserve",
+            "what buffer storage does the text of contract {t} reserve",
             "which storage is reserved in the special condition of contract {t}",
         ),
     ),
@@ -380,9 +380,9 @@ SPECIALS: dict[str, Special] = {
             "Material is handed over in an editable form and may be reused inside the company.",
             "Hours that were not used lapse with the end of the warranty.",
         ),
-        "special condition of contract {t}: staff training included",
+        "{t} staff training included",
         (
-            "what staff training does contract {t} include",
+            "what staff training does the text of contract {t} include",
             "which training is included by the special condition of contract {t}",
         ),
     ),

@@ -63,6 +63,7 @@ class Contract:
 
     id: int
     provider_id: int
+    provider: str
     title: str
     amount: int  # whole euros
     year: int
@@ -80,11 +81,12 @@ class Payment:
 
     id: int
     contract_id: int
+    provider: str
     amount: int  # whole euros
     invoiced_on: date
     due_on: date
     paid_on: date | None
-    days_to_pay: int | None
+    days: int | None  # from invoice to payment
     status: str
 
 
@@ -187,6 +189,7 @@ def _contracts(rng: np.random.Generator, providers: tuple[Provider, ...]) -> tup
             Contract(
                 id=1001 + row,
                 provider_id=provider.id,
+                provider=provider.name,
                 title=titles[order[row]],
                 amount=amount,
                 year=year,
@@ -231,11 +234,12 @@ def _payments(
                 Payment(
                     id=50_001 + len(payments),
                     contract_id=contract.id,
+                    provider=contract.provider,
                     amount=amount,
                     invoiced_on=invoiced_on,
                     due_on=due_on,
                     paid_on=paid_on if paid else None,
-                    days_to_pay=took_days if paid else None,
+                    days=took_days if paid else None,
                     status="paid" if paid else "overdue" if due_on < TODAY else "pending",
                 )
             )

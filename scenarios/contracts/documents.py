@@ -65,8 +65,8 @@ def _special(company: Company, contract: Contract) -> tuple[str, dict[str, Any]]
     special, provider = SPECIALS[contract.special], company.provider(contract.provider_id)
     slots = {"t": contract.title, "p": provider.name, "v": special.fact(contract)}
     details = (
-        f"Its number is {contract.id}; it was signed on {contract.signed_on} over "
-        f"{contract.amount} euros."
+        f"{contract.title} has number {contract.id}; it was signed on {contract.signed_on} over "
+        f"{contract.amount} euros. Everything else in {contract.title} follows the standard terms."
     )
     text = " ".join(
         [special.first.format(**slots), *(b.format(**slots) for b in special.body), details]

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from . import item_texts as texts
-from . import lookups
 from .clauses import TOPICS
 from .lookups import Lookup, World
 from .names import COMMODITIES, CURRENCIES, PORTS
@@ -87,7 +86,7 @@ def _web(world: World, number: int) -> Task:
 
 def _parallel(world: World, number: int) -> Task:
     """Two independent needs: figures from records beside a text or a public fact."""
-    families = [name for name in texts.PARALLEL_SQL if name in lookups.SQL_FAMILIES]
+    families = list(texts.PARALLEL_SQL)
     family = families[number % len(families)]
     found = draw(world, family)
     first = texts.PARALLEL_SQL[family].format(**found.slots)

@@ -20,6 +20,7 @@ CREATE TABLE public.providers (
 CREATE TABLE public.contracts (
     id integer PRIMARY KEY,
     provider_id integer NOT NULL REFERENCES public.providers (id),
+    provider text NOT NULL REFERENCES public.providers (name),
     title text NOT NULL UNIQUE,
     amount integer NOT NULL CHECK (amount > 0),
     year integer NOT NULL,
@@ -31,17 +32,19 @@ CREATE TABLE public.contracts (
 CREATE TABLE public.payments (
     id integer PRIMARY KEY,
     contract_id integer NOT NULL REFERENCES public.contracts (id),
+    provider text NOT NULL REFERENCES public.providers (name),
     amount integer NOT NULL CHECK (amount > 0),
     invoiced_on date NOT NULL,
     due_on date NOT NULL,
     paid_on date,
-    days_to_pay integer,
+    days integer,
     status text NOT NULL CHECK (status IN ('paid', 'pending', 'overdue'))
 );
 CREATE INDEX contracts_year_region_amount ON public.contracts (year, provider_region, amount);
-CREATE INDEX contracts_provider ON public.contracts (provider_id);
+CREATE INDEX contracts_provider ON public.contracts (provider);
 CREATE INDEX contracts_category_year ON public.contracts (category, year);
 CREATE INDEX payments_contract ON public.payments (contract_id);
+CREATE INDEX payments_provider ON public.payments (provider);
 CREATE INDEX payments_status ON public.payments (status);
 """
 
@@ -51,6 +54,7 @@ COLUMNS = {
     "contracts": (
         "id",
         "provider_id",
+        "provider",
         "title",
         "amount",
         "year",
@@ -62,11 +66,12 @@ COLUMNS = {
     "payments": (
         "id",
         "contract_id",
+        "provider",
         "amount",
         "invoiced_on",
         "due_on",
         "paid_on",
-        "days_to_pay",
+        "days",
         "status",
     ),
 }

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import lookups, wording
+from . import lookups, records, wording
 from .clauses import SPECIALS, TOPICS
 from .company import Provider
 from .lookups import Lookup, World
@@ -28,7 +28,7 @@ class Exhausted(Exception):
 def draw(world: World, family: str) -> Lookup:
     """A lookup of a family of SQL questions with exactly one right result."""
     for _ in range(DRAWS):
-        found = lookups.SQL_FAMILIES[family](world)
+        found = records.SQL_FAMILIES[family](world)
         if found is not None:
             return found
     raise Exhausted(f"{family}: no unambiguous lookup in {DRAWS} draws")
@@ -66,26 +66,21 @@ def document_ask(world: World) -> tuple[str, Lookup, str]:
     if kind == "clause":
         key, provider = world.pick(TOPICS), _provider(world)
         ask = world.pick(TOPICS[key].asks).format(p=provider.name)
-        thought = f"The wording of the {TOPICS[key].title} clause is needed."
-        return ask, lookups.clause(key, provider), thought
+        return ask, lookups.clause(key, provider), "Need the clause text."
     if kind == "special":
         contract = world.pick(world.company.documented)
         ask = world.pick(SPECIALS[contract.special].asks).format(t=contract.title)
-        return (
-            ask,
-            lookups.special(world, contract),
-            "The wording of a special condition is needed.",
-        )
+        return ask, lookups.special(contract), "Need the condition's text."
     key = world.pick(POLICIES)
     ask = world.pick(POLICIES[key].asks)
-    return ask, lookups.policy(world, key), "The text of an internal policy is needed."
+    return ask, lookups.policy(world, key), "Need the policy text."
 
 
 def naive_rag(world: World, number: int) -> Task:
     """Retrieve once with the question itself, then answer."""
     ask, found, thought = document_ask(world)
     text = wording.question(ask)
-    asked = Lookup(found.tool, {"query": text, "top_k": 5}, found.facts)
+    asked = Lookup(found.tool, {"query": text}, found.facts)
     return task("naive_rag", text, [turn(thought, asked)], asked, stratum="vector")
 
 
@@ -96,33 +91,28 @@ def react_1(world: World, number: int) -> Task:
         return task(
             "react_1", wording.question(ask), [turn(thought, found)], found, stratum="vector"
         )
-    families = list(wording.SQL_ASKS)
-    family = families[number % len(families)]
+    family = wording.ALONE[(number - number // 3) % len(wording.ALONE)]
     found = draw(world, family)
     ask = world.pick(wording.SQL_ASKS[family]).format(**found.slots)
-    thought = wording.SQL_THOUGHTS[family].replace("First a", "A").replace("First the", "The")
+    thought = wording.SQL_THOUGHTS[family]
     return task("react_1", wording.question(ask), [turn(thought, found)], found, stratum="sql")
 
 
 def _sql_then_text(world: World, number: int) -> tuple[list[str], list[Lookup], list[str]]:
-    """Asks, lookups and thoughts of a ranking and of a text about its winner."""
-    family = ("top_provider", "most_overdue", "largest_contract")[number % 3]
+    """Asks, lookups and thoughts of a record and of a text about what it names."""
+    family = wording.FIRST[number % len(wording.FIRST)]
     first = draw(world, family)
     ask = world.pick(wording.SQL_ASKS[family]).format(**first.slots)
-    thoughts = [wording.SQL_THOUGHTS[family]]
-    if family == "largest_contract":
+    if "contract_id" in first.slots:
         contract = world.company.contract_by_id[int(first.slots["contract_id"])]
-        second = lookups.special(world, contract)
-        asks = [ask, world.pick(wording.SPECIAL_FOLLOW_UPS)]
-        thoughts.append("The contract is known; now the text of its special condition is needed.")
+        second = lookups.unknown_special(contract)
+        follow_up, thought = world.pick(wording.SPECIAL_FOLLOW_UPS), wording.SPECIAL_THOUGHT
     else:
         provider = world.company.provider(int(first.slots["provider_id"]))
         key = world.pick(wording.TOPIC_FOLLOW_UPS)
         second = lookups.clause(key, provider)
-        asks = [ask, world.pick(wording.TOPIC_FOLLOW_UPS[key])]
-        title = TOPICS[key].title
-        thoughts.append(f"The provider is known; now the wording of its {title} clause is needed.")
-    return asks, [first, second], thoughts
+        follow_up, thought = world.pick(wording.TOPIC_FOLLOW_UPS[key]), wording.CLAUSE_THOUGHT
+    return [ask, follow_up], [first, second], [wording.SQL_THOUGHTS[family], thought]
 
 
 def react_2(world: World, number: int) -> Task:
@@ -138,24 +128,21 @@ def react_3(world: World, number: int) -> Task:
         asks, found, thoughts = _sql_then_text(world, number)
         if "contract_id" in found[0].slots:
             contract = world.company.contract_by_id[int(found[0].slots["contract_id"])]
-            last = lookups.paid_on_contract(world, contract)
-            ask = "what sum has been paid on it so far"
-            thought = "The condition is known; now the sum of its payment records is needed."
+            last = records.invoiced_on(world, contract)
+            ask = "what total amount do its payments sum up to"
+            thought = "Now sum its payments."
         else:
             provider = world.company.provider(int(found[0].slots["provider_id"]))
-            if number % 2:
+            if number % 3 == 0:
                 found[1] = lookups.clause("payment", provider)
                 asks[1] = world.pick(wording.TOPIC_FOLLOW_UPS["payment"])
-                thoughts[1] = (
-                    "The provider is known; now the wording of its payment term clause is needed."
-                )
-                last = lookups.slower_than_term(world, provider)
+                last = records.slower_than_term(world, provider)
                 ask = "how many of our payments took longer than that"
-                thought = "The term is known; now a count of slower payment records is needed."
+                thought = "Count slower payments."
             else:
-                last = lookups.active_total(world, provider)
-                ask = "how many of its contracts are active with which total amount"
-                thought = "The clause is known; now count and sum of active records are needed."
+                last = records.total_of(world, provider)
+                ask = "what total amount do all its contracts sum up to"
+                thought = "Now sum the amounts."
         if last is None:
             continue
         turns = [turn(t, c) for t, c in zip([*thoughts, thought], [*found, last], strict=True)]
@@ -168,14 +155,13 @@ def react_3(world: World, number: int) -> Task:
 
 def parallel(world: World, number: int) -> Task:
     """SQL and a text that do not depend on each other, asked in one turn."""
-    families = [name for name in wording.SQL_ASKS if name != "largest_contract"]
-    family = families[number % len(families)]
+    family = wording.BESIDE[number % len(wording.BESIDE)]
     first = draw(world, family)
     ask, second, _ = document_ask(world)
     asks = [world.pick(wording.SQL_ASKS[family]).format(**first.slots), ask]
     if number % 2:
         asks.reverse()
-    thought = "Exact figures from records and the wording of a text are needed, independently."
+    thought = "Need both figures and text."
     return task(
         "parallel",
         wording.question(*asks),
@@ -189,36 +175,38 @@ def parallel(world: World, number: int) -> Task:
 def web(world: World, number: int) -> Task:
     """An internal source, then public information that depends on it (or stands beside it)."""
     if number % 3 == 0:
-        return _web_news(world)
+        return _web_news(world, number // 3)
     if number % 3 == 1:
         return _web_index(world)
-    family = world.pick(("count_and_sum", "category_total", "overdue_total"))
+    family = wording.BESIDE[number // 3 % len(wording.BESIDE)]
     first = draw(world, family)
     if number % 2:
         currency = world.pick(CURRENCIES)
         second = lookups.rate(world, currency)
+        thought = "Now today's public rate."
         ask = world.pick(wording.RATE_ASKS).format(currency=currency)
     else:
         name = world.pick(name for name, _ in REGULATIONS)
         second = lookups.regulation(world, name)
+        thought = "Now recent public news."
         ask = world.pick(wording.REGULATION_ASKS).format(regulation=name)
     text = wording.question(world.pick(wording.SQL_ASKS[family]).format(**first.slots), ask)
     turns = [
         turn(wording.SQL_THOUGHTS[family], first),
-        turn("The figures are known; now recent public information is needed.", second),
+        turn(thought, second),
     ]
     return task("web", text, turns, first, second, stratum="sql>web")
 
 
-def _web_news(world: World) -> Task:
+def _web_news(world: World, number: int) -> Task:
     """SQL names a provider; the web tells the news about it."""
-    family = world.pick(("top_provider", "most_overdue"))
+    family = wording.BEFORE_NEWS[number % len(wording.BEFORE_NEWS)]
     first = draw(world, family)
     second = lookups.news(world, world.company.provider(int(first.slots["provider_id"])))
     ask = world.pick(wording.SQL_ASKS[family]).format(**first.slots)
     turns = [
         turn(wording.SQL_THOUGHTS[family], first),
-        turn("The provider is known; now recent public news about it is needed.", second),
+        turn("Now the latest news.", second),
     ]
     text = wording.question(ask, world.pick(wording.NEWS_FOLLOW_UPS))
     return task("web", text, turns, first, second, stratum="sql>web")
@@ -237,8 +225,8 @@ def _web_index(world: World) -> Task:
         )
     ).format(p=provider.name)
     turns = [
-        turn("The wording of the price revision clause is needed.", first),
-        turn("The index is known; now its current public price is needed.", second),
+        turn("Need the clause text.", first),
+        turn("Now the current public price.", second),
     ]
     text = wording.question(
         ask,

@@ -9,6 +9,7 @@ from scipy import stats
 
 from bench.fit.tools import fit_tool, tool_quantile
 from bench.record import ToolOutcome, ToolRecord
+from makers import make_tool
 
 N = 1000
 CHECKED = np.array([0.5, 0.95, 0.99])
@@ -31,16 +32,8 @@ def some_records(
 
 
 def a_record(seconds: float, outcome: ToolOutcome, recorded: bool = False) -> ToolRecord:
-    return ToolRecord(
-        point="u",
-        user=0,
-        episode=0,
-        turn=0,
-        call=0,
+    return make_tool(
         tool="web_search",
-        name="web_search",
-        arguments="{}",
-        sent_ns=0,
         done_ns=round(seconds * 1e9),
         outcome=outcome,
         in_flight=2,

@@ -10,52 +10,36 @@ from hypothesis import strategies as st
 
 from bench.episode import ToolCall, Workload
 from bench.fit.latency import PARTS, critical_path, growth, latency_rows, path_rows, samples_of
-from bench.fit.level import Level
 from bench.record import (
     EpisodeOutcome,
     EpisodeRecord,
     LLMOutcome,
     LLMRecord,
-    PointKind,
-    PointRecord,
     ToolOutcome,
     ToolRecord,
 )
-
-MS = 1_000_000
+from makers import MS, make_call, make_episode, make_level, make_tool
 
 
 def a_call(turn: int, sent_ms: float, first_ms: float, done_ms: float, final: bool) -> LLMRecord:
-    return LLMRecord(
-        point="u1",
-        user=0,
-        episode=0,
+    return make_call(
         turn=turn,
         workload=Workload.react_1,
-        scheduled_ns=round(sent_ms * MS),
         sent_ns=round(sent_ms * MS),
         first_delta_ns=round(first_ms * MS),
-        last_delta_ns=round(done_ms * MS),
         done_ns=round(done_ms * MS),
         prompt_tokens=1000 + 600 * turn,
         cached_tokens=960 * min(turn, 1),
         output_tokens=31,
-        outcome=LLMOutcome.ok,
         calls=[] if final else [ToolCall("c", "sql_query", "{}")],
         final=final,
     )
 
 
 def a_tool(turn: int, call: int, sent_ms: float, done_ms: float | None) -> ToolRecord:
-    return ToolRecord(
-        point="u1",
-        user=0,
-        episode=0,
+    return make_tool(
         turn=turn,
         call=call,
-        tool="sql_query",
-        name="sql_query",
-        arguments="{}",
         sent_ns=round(sent_ms * MS),
         done_ns=None if done_ms is None else round(done_ms * MS),
         outcome=ToolOutcome.timeout if done_ms is None else ToolOutcome.ok,
@@ -63,44 +47,11 @@ def a_tool(turn: int, call: int, sent_ms: float, done_ms: float | None) -> ToolR
 
 
 def an_episode(done_ms: float | None, workload: Workload = Workload.react_1) -> EpisodeRecord:
-    return EpisodeRecord(
-        point="u1",
-        user=0,
-        episode=0,
-        task="t",
+    return make_episode(
         workload=workload,
-        control="live",
-        tools="live",
-        scheduled_ns=0,
-        started_ns=0,
         first_answer_ns=None if done_ms is None else round((done_ms - 30) * MS),
         done_ns=None if done_ms is None else round(done_ms * MS),
         outcome=EpisodeOutcome.failed if done_ms is None else EpisodeOutcome.answered,
-    )
-
-
-def a_level(
-    episodes: list[EpisodeRecord], llm: list[LLMRecord], tools: list[ToolRecord], users: int = 1
-) -> Level:
-    return Level(
-        engine="e",
-        run="r",
-        point=PointRecord(point="u1", kind=PointKind.load, users=users, started_ns=0),
-        simulated=True,
-        control="live",
-        start_ns=0,
-        end_ns=10**12,
-        settled=True,
-        complete=True,
-        episodes=episodes,
-        llm=llm,
-        tools=tools,
-        engine_samples=[],
-        tasks={},
-        scheduled=len(episodes),
-        warmup=0,
-        tail=0,
-        warmup_s=0.0,
     )
 
 
@@ -141,14 +92,14 @@ def test_paths_that_cannot_be_told_are_left_out() -> None:
     assert critical_path(an_episode(336), [], TOOLS) is None
     overlapping = [a_tool(0, 0, 140, 193)]  # sent before the call that asked for it had ended
     assert critical_path(an_episode(336), LLM, overlapping) is None
-    rows = path_rows(a_level([an_episode(None)], LLM, TOOLS))
+    rows = path_rows(make_level([an_episode(None)], LLM, TOOLS))
     assert rows == []
 
 
 def test_path_row_sums_to_the_whole() -> None:
     shorter = [msgspec.structs.replace(one, user=1) for one in (a_call(0, 1, 61, 101, True),)]
     quick = msgspec.structs.replace(an_episode(101), user=1)
-    (row,) = path_rows(a_level([an_episode(336), quick], [*LLM, *shorter], TOOLS))
+    (row,) = path_rows(make_level([an_episode(336), quick], [*LLM, *shorter], TOOLS))
     assert (row.workload, row.n) == ("react_1", 2)
     assert row.total_s == pytest.approx((0.336 + 0.101) / 2)
     assert sum(row.parts_s.values()) == pytest.approx(row.total_s)
@@ -168,21 +119,13 @@ def test_parts_sum_for_any_order_of_stamps(gaps_ms: list[int]) -> None:
 
 
 def test_rows_count_every_attempt() -> None:
-    lost = LLMRecord(
-        point="u1",
-        user=1,
-        episode=0,
-        turn=0,
-        workload=Workload.react_1,
-        scheduled_ns=0,
-        outcome=LLMOutcome.transport_error,
-    )
+    lost = make_call(user=1, workload=Workload.react_1, outcome=LLMOutcome.transport_error)
     failed = msgspec.structs.replace(an_episode(None), user=1)
     chosen = msgspec.structs.replace(
         an_episode(50, Workload.selection), user=2, outcome=EpisodeOutcome.chosen
     )
     item = msgspec.structs.replace(a_call(0, 0, 40, 50, False), user=2, workload=Workload.selection)
-    level = a_level([an_episode(336), failed, chosen], [*LLM, lost, item], TOOLS)
+    level = make_level([an_episode(336), failed, chosen], [*LLM, lost, item], TOOLS)
     rows = {(row.workload, row.metric): row for row in latency_rows(level)}
     found = {key: (row.n, row.missing) for key, row in rows.items()}
     assert found["all", "ttft_s.call"] == (1, 1)
@@ -200,14 +143,14 @@ def test_rows_count_every_attempt() -> None:
 
 def test_one_token_has_no_time_per_token_and_is_not_missing() -> None:
     single = msgspec.structs.replace(LLM[1], output_tokens=1)
-    sample = samples_of(a_level([an_episode(336)], [LLM[0], single], []))["all"]["tpot_s"]
+    sample = samples_of(make_level([an_episode(336)], [LLM[0], single], []))["all"]["tpot_s"]
     assert (len(sample.values), sample.missing) == (1, 0)
 
 
 def test_growth_by_turn_takes_calls_only() -> None:
     second = a_call(1, 196, 296, 336, False)
     answer = a_call(2, 400, 900, 960, True)
-    rows = growth([a_level([an_episode(960)], [LLM[0], second, answer], TOOLS)])
+    rows = growth([make_level([an_episode(960)], [LLM[0], second, answer], TOOLS)])
     assert [(row.turn, row.n) for row in rows] == [(0, 1), (1, 1)]
     assert [row.prompt_tokens_p50 for row in rows] == [1000, 1600]
     assert [row.uncached_tokens_p50 for row in rows] == [1000, 640]

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import numpy as np
 
 from bench.episode import Workload
 from bench.fit.level import Level, levels_of
 from bench.record import (
+    GRID_POINT,
     EngineSample,
-    EpisodeOutcome,
     EpisodeRecord,
-    LLMOutcome,
     LLMRecord,
     PointKind,
     PointRecord,
     ScheduledRecord,
-    ToolOutcome,
     ToolRecord,
 )
-from bench.run import Endpoint, Run, RunFacts, ToolAddresses
-from bench.scenario import Engine, Load, Scenario
-from bench.scenario import Workload as WorkloadPart
+from bench.run import Run
+from bench.scenario import Engine
+from makers import (
+    S,
+    make_call,
+    make_episode,
+    make_facts,
+    make_point,
+    make_run,
+    make_scenario,
+    make_tool,
+)
 
-S = 1_000_000_000
 ENGINE = Engine(name="tp4", kv_tokens=100_000)
 
 
@@ -37,24 +41,9 @@ def a_run(
     tools: list[ToolRecord] | None = None,
     samples: list[EngineSample] | None = None,
 ) -> Run:
-    scenario = Scenario(
-        engine=ENGINE, workload=WorkloadPart(mix={"react_1": 1.0}), load=Load(users=[4])
-    )
-    facts = RunFacts(
-        id="run-1",
-        created="2026-01-01T00:00:00Z",
-        scenario=scenario,
-        endpoint=Endpoint(base_url="http://x/v1", model="m", simulated=True, label="sim"),
-        tools=ToolAddresses(),
-        machine={},
-        versions={},
-    )
-    return Run(
-        directory=Path("run-1"),
-        facts=facts,
-        manifest=None,
-        tasks={},
-        points={point.point: point for point in points},
+    return make_run(
+        make_facts(make_scenario(ENGINE), id="run-1"),
+        points,
         scheduled=scheduled,
         episodes=episodes,
         llm=llm,
@@ -75,42 +64,25 @@ def a_load(
         ttft_s = (2.0 if number < warm else 0.2) * float(rng.lognormal(0, 0.05))
         scheduled.append(ScheduledRecord(point=point, user=user, episode=own, scheduled_ns=at))
         llm.append(
-            LLMRecord(
+            make_call(
                 point=point,
                 user=user,
                 episode=own,
-                turn=0,
                 workload=Workload.react_1,
-                scheduled_ns=at,
                 sent_ns=at,
                 first_delta_ns=at + round(ttft_s * S),
-                outcome=LLMOutcome.ok,
             )
         )
         episodes.append(
-            EpisodeRecord(
-                point=point,
-                user=user,
-                episode=own,
-                task="t",
-                workload=Workload.react_1,
-                control="live",
-                tools="live",
-                scheduled_ns=at,
-                started_ns=at,
-                done_ns=at + S,
-                outcome=EpisodeOutcome.answered,
-            )
+            make_episode(point=point, user=user, episode=own, scheduled_ns=at, done_ns=at + S)
         )
     return episodes, llm, scheduled
 
 
 def a_point(issued_s: float | None, ended_s: float | None, point: str = "u4") -> PointRecord:
-    return PointRecord(
+    return make_point(
         point=point,
-        kind=PointKind.load,
         users=4,
-        started_ns=0,
         issued_until_ns=None if issued_s is None else round(issued_s * S),
         ended_ns=None if ended_s is None else round(ended_s * S),
     )
@@ -124,18 +96,7 @@ def only(run: Run) -> Level:
 
 def test_warm_up_is_cut_and_the_tail_only_counted() -> None:
     episodes, llm, scheduled = a_load(220, warm=20)
-    tool = ToolRecord(
-        point="u4",
-        user=0,
-        episode=0,  # of the warm-up
-        turn=0,
-        call=0,
-        tool="sql_query",
-        name="sql_query",
-        arguments="{}",
-        sent_ns=0,
-        outcome=ToolOutcome.ok,
-    )
+    tool = make_tool(point="u4", episode=0)  # of the warm-up
     samples = [EngineSample(point="u4", ns=at * S) for at in (0, 10, 19, 20, 25)]
     run = a_run([a_point(20.0, 24.0)], episodes[::-1], llm, scheduled, [tool], samples)
     level = only(run)
@@ -188,7 +149,7 @@ def test_the_grid_is_no_level_and_points_keep_their_order() -> None:
     first, llm, scheduled = a_load(60, point="u4")
     second = [msgspec.structs.replace(one, point="u8") for one in first]
     late = msgspec.structs.replace(a_point(10.0, 11.0, "u8"), started_ns=1)
-    grid = PointRecord(point="grid", kind=PointKind.grid, users=1, started_ns=0)
+    grid = make_point(point=GRID_POINT, kind=PointKind.grid)
     run = a_run([late, grid, a_point(10.0, 11.0)], [*second, *first], llm, scheduled)
     assert [level.point.point for level in levels_of(run)] == ["u4", "u8"]
 

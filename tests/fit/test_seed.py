@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from bench.episode import Workload
@@ -16,51 +13,31 @@ from bench.fit.seed import (
     tool_time_s,
     tools_time_s,
 )
-from bench.record import (
-    EpisodeOutcome,
-    EpisodeRecord,
-    LLMOutcome,
-    LLMRecord,
-    PointKind,
-    PointRecord,
-    ToolOutcome,
-    ToolRecord,
-)
+from bench.record import EpisodeOutcome, EpisodeRecord, LLMRecord, ToolOutcome, ToolRecord
+from makers import MS, make_call, make_episode, make_level, make_tool, read_published
 
-MS = 1_000_000
 DECODE_MS = 320  # thought and call: what the seed leaves out
-PUBLISHED = Path(__file__).resolve().parents[3] / "shared" / "reference" / "published.json"
 
 Turn = tuple[int, list[int]]  # TTFT, tool times; milliseconds
 
 
 def call(turn: int, at_ms: int, ttft_ms: int, decode_ms: int, user: int = 0) -> LLMRecord:
     sent = at_ms * MS
-    return LLMRecord(
-        point="u1",
+    return make_call(
         user=user,
-        episode=0,
         turn=turn,
-        scheduled_ns=sent,
         sent_ns=sent,
         first_delta_ns=sent + ttft_ms * MS,
-        last_delta_ns=sent + (ttft_ms + decode_ms) * MS,
         done_ns=sent + (ttft_ms + decode_ms) * MS,
         output_tokens=30,
-        outcome=LLMOutcome.ok,
     )
 
 
 def tool(turn: int, number: int, at_ms: int, ms: int | None, user: int = 0) -> ToolRecord:
-    return ToolRecord(
-        point="u1",
+    return make_tool(
         user=user,
-        episode=0,
         turn=turn,
         call=number,
-        tool="sql_query",
-        name="sql_query",
-        arguments="{}",
         sent_ns=at_ms * MS,
         done_ns=None if ms is None else (at_ms + ms) * MS,
         outcome=ToolOutcome.ok if ms is not None else ToolOutcome.cut,
@@ -84,42 +61,19 @@ def episode(
         now += max(tool_ms)
     calls.append(call(len(turns), now, 100, synthesis_ms - 100, user))
     now += synthesis_ms
-    record = EpisodeRecord(
-        point="u1",
-        user=user,
-        episode=0,
-        task="t",
-        workload=workload,
-        control="scripted",
-        tools="recorded",
-        scheduled_ns=0,
-        started_ns=0,
-        done_ns=now * MS,
-        outcome=EpisodeOutcome.answered,
+    record = make_episode(
+        user=user, workload=workload, control="scripted", tools="recorded", done_ns=now * MS
     )
     return record, calls, tools
 
 
 def level(parts: list[tuple[EpisodeRecord, list[LLMRecord], list[ToolRecord]]]) -> Level:
-    return Level(
+    return make_level(
+        [record for record, _, _ in parts],
+        [one for _, calls, _ in parts for one in calls],
+        [one for _, _, tools in parts for one in tools],
         engine="seed",
-        run="r",
-        point=PointRecord(point="u1", kind=PointKind.load, users=1, started_ns=0),
-        simulated=True,
         control="scripted",
-        start_ns=0,
-        end_ns=1,
-        settled=True,
-        complete=True,
-        episodes=[record for record, _, _ in parts],
-        llm=[one for _, calls, _ in parts for one in calls],
-        tools=[one for _, _, tools in parts for one in tools],
-        engine_samples=[],
-        tasks={},
-        scheduled=len(parts),
-        warmup=0,
-        tail=0,
-        warmup_s=0.0,
     )
 
 
@@ -148,9 +102,7 @@ def test_the_seeds_own_parts_give_its_totals() -> None:
 
 
 def test_stated_totals_are_those_of_the_reference() -> None:
-    if not PUBLISHED.exists():
-        pytest.skip("../shared/reference/published.json is not present")
-    stated = json.loads(PUBLISHED.read_text())["seed_latency"]["episode_ms"]
+    stated = read_published()["seed_latency"]["episode_ms"]
     stated["web"] = stated.pop("with_web")
     assert stated == STATED_EPISODE_MS
 

@@ -7,9 +7,8 @@ import pytest
 
 from bench.episode import ToolCall
 from bench.fit.tpot import concurrency, fit_tpot, predict_tpot
-from bench.record import LLMOutcome, LLMRecord
-
-MS = 1_000_000
+from bench.record import LLMRecord
+from makers import MS, make_call
 
 
 def a_call(
@@ -21,20 +20,15 @@ def a_call(
     cached: int = 0,
     output: int = 51,
 ) -> LLMRecord:
-    return LLMRecord(
-        point="u",
-        user=0,
+    return make_call(
         episode=episode,
-        turn=0,
         scheduled_ns=0,
         sent_ns=round(sent_ms * MS),
         first_delta_ns=round(first_ms * MS),
-        last_delta_ns=round(last_ms * MS),
         done_ns=round(last_ms * MS),
         prompt_tokens=prompt,
         cached_tokens=cached,
         output_tokens=output,
-        outcome=LLMOutcome.ok,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -11,10 +10,8 @@ import pytest
 
 from bench.episode import ToolCall
 from bench.fit.ttft import fit_ttft, grid_cells, grid_records, predict_ttft
-from bench.record import LLMOutcome, LLMRecord, PointKind, PointRecord
-from bench.run import Endpoint, Run, RunFacts, ToolAddresses
-from bench.scenario import Engine, Load, Scenario
-from bench.scenario import Workload as WorkloadPart
+from bench.record import GRID_POINT, LLMOutcome, LLMRecord, PointKind, cell_name
+from makers import make_call, make_facts, make_point, make_run
 
 BUDGET = 8192
 TRUTH = {"a": 11.0, "b": 0.045, "c": 1.3, "host": 20.0, "floor": 8.0}
@@ -41,19 +38,15 @@ def a_grid(
                 cached = int(tokens * hit) // 16 * 16
                 ttft_ms = truth_ms(tokens - cached, cached) * float(rng.lognormal(0, cv))
                 records.append(
-                    LLMRecord(
-                        point="grid",
-                        user=0,
+                    make_call(
+                        point=GRID_POINT,
                         episode=len(records),
-                        turn=0,
-                        cell=f"p{tokens}-h{hit:g}-r{repeat}",
-                        scheduled_ns=0,
+                        cell=cell_name(tokens, hit, repeat),
                         sent_ns=0,
                         first_delta_ns=round(ttft_ms * 1e6),
                         prompt_tokens=tokens,
                         cached_tokens=cached,
                         output_tokens=8,
-                        outcome=LLMOutcome.ok,
                     )
                 )
     return records
@@ -148,32 +141,8 @@ def test_only_answered_cells_of_the_grid_are_samples() -> None:
         replace(records[1], cached_tokens=None),  # warm, and the server does not say how warm
     ]
     cold = replace(good, cached_tokens=None)
-    scenario = Scenario(
-        engine=Engine(name="tp4", kv_tokens=100_000),
-        workload=WorkloadPart(mix={"react_1": 1.0}),
-        load=Load(users=[4]),
-    )
-    facts = RunFacts(
-        id="r",
-        created="",
-        scenario=scenario,
-        endpoint=Endpoint(base_url="", model="m", simulated=True, label="sim"),
-        tools=ToolAddresses(),
-        machine={},
-        versions={},
-    )
-    run = Run(
-        directory=Path("r"),
-        facts=facts,
-        manifest=None,
-        tasks={},
-        points={"grid": PointRecord(point="grid", kind=PointKind.grid, users=1, started_ns=0)},
-        scheduled=[],
-        episodes=[],
-        llm=[*bad, *records, cold],
-        tools=[],
-        engine=[],
-    )
+    grid = make_point(point=GRID_POINT, kind=PointKind.grid)
+    run = make_run(make_facts(), [grid], llm=[*bad, *records, cold])
     assert grid_records(run) == [*records, cold]
     cells = grid_cells(run)
     assert [(cell.prompt_tokens, cell.cached_tokens, len(cell.ttft_s)) for cell in cells] == [

@@ -17,7 +17,7 @@ from bench.load.status import HostStatus
 from bench.record import EpisodeOutcome, EpisodeRecord, ScheduledRecord
 
 if TYPE_CHECKING:
-    from tests.load.conftest import Children, FakeEngine
+    from load.conftest import Children, FakeEngine
 
 
 def drive(host: HostProcess, watch: Callable[[HostStatus], None]) -> BenchError:

@@ -24,7 +24,7 @@ from bench.record import (
 )
 
 if TYPE_CHECKING:
-    from tests.load.conftest import FakeEngine
+    from load.conftest import FakeEngine
 
 RecordT = TypeVar("RecordT", EpisodeRecord, LLMRecord, ScheduledRecord, ToolRecord)
 

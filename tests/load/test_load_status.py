@@ -1,28 +1,15 @@
 """Counters of a point: what progress and the holding of the load look at."""
 
-from bench.episode import Workload
 from bench.load.status import RECENT, Counters
-from bench.record import (
-    EpisodeOutcome,
-    EpisodeRecord,
-    LLMOutcome,
-    LLMRecord,
-    ToolOutcome,
-    ToolRecord,
-)
+from bench.record import EpisodeOutcome, EpisodeRecord, LLMOutcome, LLMRecord, ToolOutcome
+from makers import make_call, make_episode, make_tool
 
 
 def episode(user: int, outcome: EpisodeOutcome, latency_ns: int | None = None) -> EpisodeRecord:
-    return EpisodeRecord(
+    return make_episode(
         point="p",
         user=user,
-        episode=0,
-        task="t",
-        workload=Workload.react_1,
-        control="live",
-        tools="live",
         scheduled_ns=1000,
-        started_ns=1000,
         done_ns=None if latency_ns is None else 1000 + latency_ns,
         outcome=outcome,
         error="boom" if outcome is EpisodeOutcome.failed else "",
@@ -30,31 +17,7 @@ def episode(user: int, outcome: EpisodeOutcome, latency_ns: int | None = None) -
 
 
 def call(ttft_ns: int | None, outcome: LLMOutcome = LLMOutcome.ok) -> LLMRecord:
-    return LLMRecord(
-        point="p",
-        user=0,
-        episode=0,
-        turn=0,
-        scheduled_ns=0,
-        sent_ns=0,
-        first_delta_ns=ttft_ns,
-        outcome=outcome,
-    )
-
-
-def tool(outcome: ToolOutcome) -> ToolRecord:
-    return ToolRecord(
-        point="p",
-        user=0,
-        episode=0,
-        turn=0,
-        call=0,
-        tool="sql_query",
-        name="sql_query",
-        arguments="{}",
-        sent_ns=0,
-        outcome=outcome,
-    )
+    return make_call(point="p", sent_ns=0, first_delta_ns=ttft_ns, outcome=outcome)
 
 
 def test_members_are_those_scheduled_before_the_end_of_issuing() -> None:
@@ -78,12 +41,12 @@ def test_outcomes_are_counted_apart() -> None:
     counters.llm(call(None, LLMOutcome.transport_error))
     counters.llm(call(None, LLMOutcome.cut))
     for outcome in ToolOutcome:
-        counters.tool(tool(outcome))
+        counters.tool(make_tool(point="p", outcome=outcome))
     status = counters.status(None)
     assert (status.done, status.errors, status.cut) == (2, 1, 1)
-    assert (status.llm_errors, status.tool_errors) == (1, 4)
+    assert (status.llm_errors, status.tool_errors) == (1, 2), "a refused call is the model's"
     assert status.latency_s_p50 == 2.0
-    assert status.last_error == "sql_query: unknown"
+    assert status.last_error == "sql_query: timeout"
 
 
 def test_nothing_measured_is_missing_not_zero() -> None:

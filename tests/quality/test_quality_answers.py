@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from bench.episode import Task, Workload
 from bench.fit.level import Level
 from bench.quality.answers import answer_rows, has_facts
-from bench.record import EpisodeOutcome, EpisodeRecord, PointKind, PointRecord
+from bench.record import EpisodeOutcome
+from makers import make_episode, make_level, make_point
 
 
 @pytest.mark.parametrize(
@@ -74,16 +75,12 @@ def a_level(control: str = "live") -> Level:
         (Workload.selection, "a", "47", EpisodeOutcome.chosen),
     ]
     episodes = [
-        EpisodeRecord(
-            point="u",
-            user=0,
+        make_episode(
             episode=number,
             task=task,
             workload=workload,
             control=control,
-            tools="live",
             scheduled_ns=number,
-            started_ns=number,
             outcome=outcome,
             answer=answer,
         )
@@ -94,26 +91,7 @@ def a_level(control: str = "live") -> Level:
         name: Task(id=name, workload=Workload.react_1, question="q", facts=expected)
         for name, expected in facts.items()
     }
-    return Level(
-        engine="e",
-        run="r",
-        point=PointRecord(point="u", kind=PointKind.load, users=4, started_ns=0),
-        simulated=True,
-        control=control,
-        start_ns=0,
-        end_ns=100,
-        settled=True,
-        complete=True,
-        episodes=episodes,
-        llm=[],
-        tools=[],
-        engine_samples=[],
-        tasks=tasks,
-        scheduled=len(episodes),
-        warmup=0,
-        tail=0,
-        warmup_s=0.0,
-    )
+    return make_level(episodes, point=make_point(users=4), control=control, end_ns=100, tasks=tasks)
 
 
 def test_rows_are_over_every_attempt() -> None:

@@ -13,14 +13,8 @@ from bench.episode import PlannedCall, PlannedTurn, Task, ToolCall, ToolDescript
 from bench.errors import AnalysisError
 from bench.fit.level import Level
 from bench.quality.selection import Faces, Outcome, grade, selection_rows
-from bench.record import (
-    EpisodeOutcome,
-    EpisodeRecord,
-    LLMOutcome,
-    LLMRecord,
-    PointKind,
-    PointRecord,
-)
+from bench.record import EpisodeOutcome, LLMOutcome, LLMRecord
+from makers import make_call, make_episode, make_level, make_point
 
 PARAMETERS = {"type": "object", "properties": {"query": {"type": "string"}, "k": {"default": 5}}}
 TOOLS = [
@@ -48,11 +42,8 @@ def a_record(
     number: int = 0,
 ) -> LLMRecord:
     given_arguments = arguments or [{} for _ in names]
-    return LLMRecord(
-        point="u",
-        user=0,
+    return make_call(
         episode=number,
-        turn=0,
         workload=Workload.selection,
         scheduled_ns=number,
         outcome=outcome,
@@ -143,41 +134,20 @@ def a_level(items: list[tuple[list[str], LLMRecord | None]], control: str = "liv
             stratum="easy" if number % 2 == 0 else "hard",
         )
         episodes.append(
-            EpisodeRecord(
-                point="u",
-                user=0,
+            make_episode(
                 episode=number,
                 task=f"t{number}",
                 workload=Workload.selection,
                 control=control,
-                tools="live",
                 scheduled_ns=number,
-                started_ns=number,
                 outcome=EpisodeOutcome.chosen if record else EpisodeOutcome.failed,
             )
         )
         if record is not None:
             record.episode = number
             llm.append(record)
-    return Level(
-        engine="e",
-        run="r",
-        point=PointRecord(point="u", kind=PointKind.load, users=4, started_ns=0),
-        simulated=True,
-        control=control,
-        start_ns=0,
-        end_ns=100,
-        settled=True,
-        complete=True,
-        episodes=episodes,
-        llm=llm,
-        tools=[],
-        engine_samples=[],
-        tasks=tasks,
-        scheduled=len(episodes),
-        warmup=0,
-        tail=0,
-        warmup_s=0.0,
+    return make_level(
+        episodes, llm, point=make_point(users=4), control=control, end_ns=100, tasks=tasks
     )
 
 

@@ -17,8 +17,10 @@ import numpy as np
 import pytest
 
 import bench.sql
-from bench.episode import PlannedCall, Task, Tool
+from bench.episode import PlannedCall, PlannedTurn, Task, Tool, Workload, read_tasks
 from bench.material import SCENARIOS, Material, load_material
+from bench.simulator.completion import pieces_of
+from bench.simulator.policy import Call, Reply
 
 SEED = 20260604
 FUNCTIONS = ("count", "sum", "min", "max")
@@ -56,7 +58,7 @@ def database(material: Material) -> Iterator[sqlite3.Connection]:
 
 def sql_values(database: sqlite3.Connection, call: PlannedCall) -> list[str]:
     assert call.arguments is not None
-    params = {str(n): value for n, value in enumerate(call.arguments["params"], start=1)}
+    params = {str(n): value for n, value in enumerate(call.arguments.get("params", []), start=1)}
     rows = database.execute(call.arguments["query"], params).fetchall()
     return [str(value) for row in rows for value in row]
 
@@ -113,16 +115,20 @@ def test_the_seeds_own_query_works(database: sqlite3.Connection) -> None:
     )
     count, total = database.execute(query, {"1": 100_000, "2": 2025, "3": "EU"}).fetchone()
     assert count > 40 and total > 100_000 * count
+    [name] = database.execute("SELECT provider FROM contracts ORDER BY id LIMIT 1").fetchone()
+    assert database.execute("SELECT * FROM contracts WHERE provider = $1", {"1": name}).fetchall()
 
 
 def test_rows_are_consistent(database: sqlite3.Connection) -> None:
     for wrong in (
         "SELECT 1 FROM contracts c JOIN providers p ON p.id = c.provider_id "
-        "WHERE c.provider_region <> p.region",
+        "WHERE c.provider_region <> p.region OR c.provider <> p.name",
+        "SELECT 1 FROM payments p JOIN contracts c ON c.id = p.contract_id "
+        "WHERE p.provider <> c.provider",
         "SELECT 1 FROM contracts WHERE CAST(substr(signed_on, 1, 4) AS integer) <> year",
         "SELECT 1 FROM payments WHERE (status = 'paid') <> (paid_on IS NOT NULL)",
         "SELECT 1 FROM payments WHERE paid_on IS NOT NULL "
-        "AND julianday(paid_on) - julianday(invoiced_on) <> days_to_pay",
+        "AND julianday(paid_on) - julianday(invoiced_on) <> days",
         "SELECT 1 FROM payments p JOIN contracts c ON c.id = p.contract_id "
         "GROUP BY c.id HAVING SUM(p.amount) > c.amount",
     ):
@@ -144,9 +150,44 @@ def test_workloads_and_their_plans(material: Material) -> None:
     for task in material.tasks:
         assert task.facts and all(task.facts)
         for turn in task.turns:
-            assert 0 < len(turn.thought.split()) <= 15
+            assert 3 <= len(turn.thought.split()) <= 6
             assert not any(tool.value in turn.thought for tool in Tool)
             assert all(call.arguments for call in turn.calls)
+
+
+def tokens_of(turn: PlannedTurn) -> int:
+    """Of thought, names and arguments, as the simulated engine generates them."""
+    calls = [Call(c.tool, json.dumps(c.arguments, ensure_ascii=False)) for c in turn.calls]
+    return len(pieces_of(Reply(content=turn.thought, calls=calls)))
+
+
+@pytest.mark.parametrize("seed", [SEED, 7])
+def test_a_thought_and_its_call_are_about_thirty_tokens(
+    seed: int, material: Material, tmp_path: Path
+) -> None:
+    """The seed's assumption for the decode of a turn; naive_rag's first step is no generation."""
+    tasks = material.tasks
+    if seed != SEED:
+        generate(seed, tmp_path)
+        tasks = read_tasks(tmp_path / "tasks.jsonl")
+    turns = [turn for t in tasks if t.workload is not Workload.naive_rag for turn in t.turns]
+    alone = sorted(tokens_of(turn) for turn in turns if len(turn.calls) == 1)
+    beside = sorted(tokens_of(turn) for turn in turns if len(turn.calls) == 2)
+    assert 28 <= alone[len(alone) // 2] <= 36
+    assert alone[len(alone) * 9 // 10] < 45
+    assert 55 <= beside[len(beside) // 2] <= 66
+
+
+def test_text_is_always_a_parameter(material: Material) -> None:
+    """The seed's rule: no value that somebody wrote is part of the statement."""
+    for task in (*material.tasks, *material.selection):
+        for call in calls_of(task, Tool.sql_query):
+            if call.arguments:
+                query, params = call.arguments["query"], call.arguments.get("params", [])
+                assert "'" not in query and '"' not in query
+                assert set(re.findall(r"\$(\d+)", query)) == {
+                    str(n) for n in range(1, len(params) + 1)
+                }
 
 
 def test_questions_are_unique(material: Material) -> None:
@@ -252,7 +293,7 @@ def test_the_guard_lets_every_planned_statement_pass(material: Material) -> None
         for call in calls_of(task, Tool.sql_query)
         if call.arguments
     }
-    assert len(statements) >= 12
+    assert len(statements) >= 60
     for statement in statements:
         assert bench.sql.check(statement, TABLES, FUNCTIONS) is None, statement
 

@@ -1,13 +1,9 @@
 """The closed KV capacity formula against the published capacities."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from bench.simulator.memory import kv_bytes_per_token, kv_capacity_tokens
-
-PUBLISHED = Path(__file__).parents[3] / "shared" / "reference" / "published.json"
+from makers import read_published
 
 
 @pytest.mark.parametrize(
@@ -20,9 +16,7 @@ PUBLISHED = Path(__file__).parents[3] / "shared" / "reference" / "published.json
     ],
 )
 def test_capacity(key: str, weights_gib: float, element_bytes: int, tensor_parallel: int) -> None:
-    if not PUBLISHED.exists():
-        pytest.skip("../shared is not here")
-    stated = json.loads(PUBLISHED.read_text())["kv_capacity"]
+    stated = read_published()["kv_capacity"]
     size = kv_bytes_per_token(80, 8, 128, element_bytes)
     assert size == stated["bytes_per_token"]["fp8" if element_bytes == 1 else "bf16"]
     tokens = kv_capacity_tokens(79.1, 0.9, weights_gib, 3.5, size, tensor_parallel)

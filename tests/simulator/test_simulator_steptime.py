@@ -1,21 +1,15 @@
 """The step-time law gives back the tables that it was fitted to."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from bench.scenario import StepTime
 from bench.simulator.steptime import StepClock, softmax_ms, step_ms
-
-PUBLISHED = Path(__file__).parents[3] / "shared" / "reference" / "published.json"
+from makers import read_published
 
 
 def law(profile: str) -> StepTime:
-    if not PUBLISHED.exists():
-        pytest.skip("../shared is not here")
-    table = json.loads(PUBLISHED.read_text())["step_time_profiles"]
+    table = read_published()["step_time_profiles"]
     row = next(row for row in table["rows"] if row[0] == profile)
     return StepTime(**dict(zip(table["columns"][1:], row[1:], strict=True)))
 
@@ -23,7 +17,7 @@ def law(profile: str) -> StepTime:
 @pytest.mark.parametrize(("profile", "column"), [("tp2", 1), ("tp4", 2)])
 def test_decode_table(profile: str, column: int) -> None:
     coefficients = law(f"h100-70b-fp8-{profile}-vllm")
-    rows = json.loads(PUBLISHED.read_text())["aiconfigurator_0_12_decode_ms_4k"]["rows"]
+    rows = read_published()["aiconfigurator_0_12_decode_ms_4k"]["rows"]
     errors = [step_ms(coefficients, [], row[0], row[0] * 4096) / row[column] - 1 for row in rows]
     assert np.mean(np.abs(errors)) < 0.03
     assert max(map(abs, errors)) < 0.055
@@ -32,7 +26,7 @@ def test_decode_table(profile: str, column: int) -> None:
 @pytest.mark.parametrize(("profile", "cold", "warm"), [("tp2", 1, 2), ("tp4", 3, 4)])
 def test_prefill_table(profile: str, cold: int, warm: int) -> None:
     coefficients = law(f"h100-70b-fp8-{profile}-vllm")
-    rows = json.loads(PUBLISHED.read_text())["aiconfigurator_0_12_prefill_ms"]["rows"]
+    rows = read_published()["aiconfigurator_0_12_prefill_ms"]["rows"]
     errors = []
     for row in rows:
         tokens = row[0]

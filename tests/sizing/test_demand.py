@@ -6,19 +6,9 @@ import pytest
 
 from bench.episode import Workload
 from bench.fit.level import Level
-from bench.record import (
-    EpisodeOutcome,
-    EpisodeRecord,
-    LLMOutcome,
-    LLMRecord,
-    PointKind,
-    PointRecord,
-    ToolOutcome,
-    ToolRecord,
-)
+from bench.record import EpisodeOutcome, EpisodeRecord, LLMRecord, ToolRecord
 from bench.sizing.demand import MAX_CALLS, Call, Demand, demand_of
-
-MS = 1_000_000
+from makers import MS, make_call, make_episode, make_level, make_tool
 
 
 def level(episodes: int, workload: Workload = Workload.react_1) -> Level:
@@ -30,69 +20,19 @@ def level(episodes: int, workload: Workload = Workload.react_1) -> Level:
     for number in range(episodes):
         for turn, (prompt, cached, output) in enumerate(sizes):
             calls.append(
-                LLMRecord(
-                    point="p",
-                    user=0,
+                make_call(
                     episode=number,
                     turn=turn,
-                    scheduled_ns=0,
                     prompt_tokens=prompt,
                     cached_tokens=cached,
                     output_tokens=output,
-                    outcome=LLMOutcome.ok,
                 )
             )
         # Two calls in parallel, 50 and 80 ms: the turn takes 80.
         for index, ms in enumerate((50, 80)):
-            tools.append(
-                ToolRecord(
-                    point="p",
-                    user=0,
-                    episode=number,
-                    turn=0,
-                    call=index,
-                    tool="sql_query",
-                    name="sql_query",
-                    arguments="{}",
-                    sent_ns=0,
-                    done_ns=ms * MS,
-                    outcome=ToolOutcome.ok,
-                )
-            )
-        done.append(
-            EpisodeRecord(
-                point="p",
-                user=0,
-                episode=number,
-                task="t",
-                workload=workload,
-                control="live",
-                tools="live",
-                scheduled_ns=0,
-                started_ns=0,
-                outcome=EpisodeOutcome.answered,
-            )
-        )
-    return Level(
-        engine="e",
-        run="r",
-        point=PointRecord(point="p", kind=PointKind.load, users=1, started_ns=0),
-        simulated=True,
-        control="live",
-        start_ns=0,
-        end_ns=1,
-        settled=True,
-        complete=True,
-        episodes=done,
-        llm=calls,
-        tools=tools,
-        engine_samples=[],
-        tasks={},
-        scheduled=episodes,
-        warmup=0,
-        tail=0,
-        warmup_s=0.0,
-    )
+            tools.append(make_tool(episode=number, call=index, done_ns=ms * MS))
+        done.append(make_episode(episode=number, workload=workload))
+    return make_level(done, calls, tools)
 
 
 def test_the_mean_episode() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +17,7 @@ from bench.sizing.bounds import bounds
 from bench.sizing.demand import Call, Demand, demand_of
 from bench.sizing.network import Network, has_coefficients, prefill_work
 from bench.sizing.replay import EpisodeShape, Replayed, TurnShape, replay
-
-PUBLISHED = Path(__file__).resolve().parents[3] / "shared" / "reference" / "published.json"
-TP2 = StepTime(a=12.05, floor=15.87, b=0.06847, c=2.678, d=0.034, e=0.0292)
-TP4 = StepTime(a=9.51, floor=6.23, b=0.04537, c=1.26, d=0.0357, e=0.0149)
+from makers import H100_TP2, H100_TP4, make_level, read_published
 
 
 def engine(step: StepTime, budget: int = 8192) -> Engine:
@@ -43,7 +37,7 @@ def softmax(first: float, second: float) -> float:
 
 def test_one_user_by_hand() -> None:
     """Alone, a user waits for no one: own prefill, o - 1 idle decode steps, tools."""
-    state = Network(engine(TP2), demand()).solve(1)
+    state = Network(engine(H100_TP2), demand()).solve(1)
     prefill_ms = softmax(15.87, 12.05 + 0.06847 * 500) + 2.678 * 500 * (1500 + 250) / 1e6
     step_ms = softmax(15.87, 12.05) + 0.034 + 0.0292 * 2.02
     assert state.ttft_ms == pytest.approx(prefill_ms, rel=1e-6)
@@ -54,8 +48,8 @@ def test_one_user_by_hand() -> None:
 
 def test_own_prefill_is_cut_into_chunks() -> None:
     calls = [Call(uncached=5000, cached=100, output=1)]
-    whole = prefill_work(TP2, calls, 8192)
-    cut = prefill_work(TP2, calls, 2048)
+    whole = prefill_work(H100_TP2, calls, 8192)
+    cut = prefill_work(H100_TP2, calls, 2048)
     assert (whole.chunks, cut.chunks) == (1, 3)
     assert cut.own_ms > whole.own_ms  # two more steps, each with its fixed part
     # What is added to the steps of others differs by softmax alone: the pairs are the same.
@@ -64,22 +58,22 @@ def test_own_prefill_is_cut_into_chunks() -> None:
 
 def test_a_prefill_hidden_under_the_weights_adds_little() -> None:
     """Below the floor, tokens are nearly free beside a decode step."""
-    tiny = prefill_work(TP2, [Call(uncached=16, cached=2000, output=1)], 8192)
-    assert tiny.added_ms < 16 * TP2.b
+    tiny = prefill_work(H100_TP2, [Call(uncached=16, cached=2000, output=1)], 8192)
+    assert tiny.added_ms < 16 * H100_TP2.b
     assert tiny.own_ms == pytest.approx(softmax(15.87, 12.05 + 16 * 0.06847), rel=0.01)
 
 
 def test_a_prompt_found_whole_in_the_cache_still_computes_one_token() -> None:
-    found = prefill_work(TP2, [Call(uncached=0, cached=2000, output=1)], 8192)
+    found = prefill_work(H100_TP2, [Call(uncached=0, cached=2000, output=1)], 8192)
     assert found.chunks == 1
     assert found.own_ms == pytest.approx(softmax(15.87, 12.05 + 0.06847) + 2.678 * 2000 / 1e6)
 
 
 def test_own_steps_last_longer_beside_decoding_sequences() -> None:
     asked = demand(uncached=5000)
-    state = Network(engine(TP2, budget=2048), asked).solve(32)
-    work = prefill_work(TP2, asked.calls, 2048)
-    growth_ms = TP2.d + TP2.e * asked.context_tokens / 1e3
+    state = Network(engine(H100_TP2, budget=2048), asked).solve(32)
+    work = prefill_work(H100_TP2, asked.calls, 2048)
+    growth_ms = H100_TP2.d + H100_TP2.e * asked.context_tokens / 1e3
     beside_ms = work.chunks * growth_ms * state.decoding * 31 / 32
     assert beside_ms > 1
     assert state.ttft_ms == pytest.approx(state.wait_ms + work.own_ms + beside_ms, rel=1e-3)
@@ -104,7 +98,7 @@ def test_littles_law_and_growth_with_users(
     think_s: float,
     users: int,
 ) -> None:
-    network = Network(engine(TP2), demand(uncached, cached, output, calls, tool_s), think_s)
+    network = Network(engine(H100_TP2), demand(uncached, cached, output, calls, tool_s), think_s)
     state, more = network.solve(users), network.solve(users + 1)
     cycle_s = think_s + state.latency_ms / 1e3
     assert state.episodes_per_s * cycle_s == pytest.approx(users, rel=1e-3)
@@ -116,7 +110,7 @@ def test_littles_law_and_growth_with_users(
 
 @pytest.mark.parametrize("users", [1, 8, 32, 128])
 def test_four_gpus_are_faster_than_two(users: int) -> None:
-    two, four = (Network(engine(step), demand()).solve(users) for step in (TP2, TP4))
+    two, four = (Network(engine(step), demand()).solve(users) for step in (H100_TP2, H100_TP4))
     assert four.ttft_ms < two.ttft_ms
     assert four.itl_ms < two.itl_ms
     assert four.episodes_per_s > two.episodes_per_s
@@ -124,7 +118,7 @@ def test_four_gpus_are_faster_than_two(users: int) -> None:
 
 def test_a_part_of_the_demand_sees_the_same_engine() -> None:
     whole = demand()
-    network = Network(engine(TP2), whole)
+    network = Network(engine(H100_TP2), whole)
     state = network.solve(16)
     ttft_s, latency_s = network.times(state, whole)
     assert ttft_s == pytest.approx(state.ttft_ms / 1e3, rel=1e-3)
@@ -134,9 +128,9 @@ def test_a_part_of_the_demand_sees_the_same_engine() -> None:
 
 
 def test_tools_and_thinking_take_load_off_the_engine() -> None:
-    busy = Network(engine(TP2), demand(tool_s=0.0)).solve(16)
-    waiting = Network(engine(TP2), demand(tool_s=5.0)).solve(16)
-    thinking = Network(engine(TP2), demand(tool_s=0.0), think_s=5.0).solve(16)
+    busy = Network(engine(H100_TP2), demand(tool_s=0.0)).solve(16)
+    waiting = Network(engine(H100_TP2), demand(tool_s=5.0)).solve(16)
+    thinking = Network(engine(H100_TP2), demand(tool_s=0.0), think_s=5.0).solve(16)
     assert waiting.ttft_ms < busy.ttft_ms
     assert thinking.itl_ms == pytest.approx(waiting.itl_ms, rel=1e-6)
     assert thinking.latency_ms == pytest.approx(waiting.latency_ms - 5000, rel=1e-4)
@@ -150,10 +144,10 @@ def test_an_engine_without_coefficients_predicts_nothing() -> None:
 
 def test_no_users_is_an_error() -> None:
     with pytest.raises(AnalysisError, match="users=0"):
-        Network(engine(TP2), demand()).solve(0)
+        Network(engine(H100_TP2), demand()).solve(0)
 
 
-@pytest.mark.parametrize(("step", "kv_tokens"), [(TP2, 444_000), (TP4, 1_330_000)])
+@pytest.mark.parametrize(("step", "kv_tokens"), [(H100_TP2, 444_000), (H100_TP4, 1_330_000)])
 @pytest.mark.parametrize("users", [1, 8, 32])
 def test_the_network_agrees_with_the_scheduler_it_stands_for(
     step: StepTime, kv_tokens: int, users: int
@@ -207,33 +201,17 @@ def settled_level(found: Replayed) -> Level:
         for episode in found.episodes
         if 10e9 < episode.scheduled_ns < 60e9
     }
-    return Level(
+    return make_level(
+        list(members.values()),
+        [call for call in found.llm if (call.user, call.episode) in members],
+        [tool for tool in found.tools if (tool.user, tool.episode) in members],
         engine="x",
-        run="r",
         point=found.point,
-        simulated=True,
         control="scripted",
         start_ns=int(10e9),
         end_ns=int(60e9),
-        settled=True,
-        complete=True,
-        episodes=list(members.values()),
-        llm=[call for call in found.llm if (call.user, call.episode) in members],
-        tools=[tool for tool in found.tools if (tool.user, tool.episode) in members],
-        engine_samples=[],
-        tasks={},
-        scheduled=len(members),
-        warmup=0,
-        tail=0,
         warmup_s=10.0,
     )
-
-
-def published() -> dict[str, Any]:
-    if not PUBLISHED.exists():
-        pytest.skip("../shared/reference/published.json is not present")
-    found: dict[str, Any] = json.loads(PUBLISHED.read_text())
-    return found
 
 
 def test_measured_nim_rows_below_the_kv_cliff() -> None:
@@ -242,7 +220,7 @@ def test_measured_nim_rows_below_the_kv_cliff() -> None:
     TTFT comes out 12 to 27 % short, as in the methods' own trial of this law (the publisher's
     window is not known); it is held to 30 %, so that a wrong law shows.
     """
-    reference = published()
+    reference = read_published()
     rows = {row[0]: row[1:] for row in reference["step_time_profiles"]["rows"]}
     names = ("a", "floor", "b", "c", "d", "e")
     step = StepTime(**dict(zip(names, rows["h100-70b-fp8-tp2-trtllm"], strict=True)))

@@ -6,37 +6,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.episode import Workload
-from bench.fit.law import Coefficient, Law
 from bench.fit.level import Level
-from bench.record import (
-    EpisodeOutcome,
-    EpisodeRecord,
-    LLMOutcome,
-    LLMRecord,
-    PointKind,
-    PointRecord,
-    ToolOutcome,
-    ToolRecord,
-)
-from bench.scenario import Engine, EngineKind, Objective, Slo, StepTime
-from bench.simulator.steptime import step_ms
+from bench.record import EpisodeRecord, LLMRecord, ToolRecord
+from bench.scenario import Engine, EngineKind, Objective, Slo
 from bench.sizing.demand import Call, Demand
 from bench.sizing.network import Network
 from bench.sizing.plan import PlanRow, SizingPlan, plan
+from makers import (
+    H100_TP2,
+    H100_TP4,
+    S,
+    make_call,
+    make_episode,
+    make_level,
+    make_point,
+    make_step_laws,
+    make_tool,
+)
 
-NS = 1_000_000_000
+SAFETY = 0.9
 TP2 = Engine(
     name="h100-tp2",
     tensor_parallel=2,
     kv_tokens=444_000,
-    step=StepTime(a=12.05, floor=15.87, b=0.06847, c=2.678, d=0.034, e=0.0292),
+    step=H100_TP2,
 )
 TP4 = Engine(
     name="h100-tp4",
     tensor_parallel=4,
     kv_tokens=1_330_000,
-    step=StepTime(a=9.51, floor=6.23, b=0.04537, c=1.26, d=0.0357, e=0.0149),
+    step=H100_TP4,
 )
 DEMAND = Demand(
     calls=[Call(uncached=600, cached=1400, output=40)], calls_per_episode=2, tool_s=0.1, episodes=1
@@ -55,76 +54,23 @@ def measured(engine: Engine, users: int, episodes: int = 40) -> Level:
         now = 0
         for turn in range(2):
             calls.append(
-                LLMRecord(
-                    point="p",
-                    user=0,
+                make_call(
                     episode=number,
                     turn=turn,
-                    scheduled_ns=now,
                     sent_ns=now,
                     first_delta_ns=now + ttft_ns,
-                    last_delta_ns=now + ttft_ns + decode_ns,
                     done_ns=now + ttft_ns + decode_ns,
                     prompt_tokens=2000,
                     cached_tokens=1400,
                     output_tokens=40,
-                    outcome=LLMOutcome.ok,
                 )
             )
             now += ttft_ns + decode_ns
             if turn == 0:
-                tools.append(
-                    ToolRecord(
-                        point="p",
-                        user=0,
-                        episode=number,
-                        turn=0,
-                        call=0,
-                        tool="sql_query",
-                        name="sql_query",
-                        arguments="{}",
-                        sent_ns=now,
-                        done_ns=now + NS // 10,
-                        outcome=ToolOutcome.ok,
-                    )
-                )
-                now += NS // 10
-        done.append(
-            EpisodeRecord(
-                point="p",
-                user=0,
-                episode=number,
-                task="t",
-                workload=Workload.react_1,
-                control="live",
-                tools="live",
-                scheduled_ns=0,
-                started_ns=0,
-                first_answer_ns=now - decode_ns,
-                done_ns=now,
-                outcome=EpisodeOutcome.answered,
-            )
-        )
-    return Level(
-        engine=engine.name,
-        run="r",
-        point=PointRecord(point="p", kind=PointKind.load, users=users, started_ns=0),
-        simulated=True,
-        control="live",
-        start_ns=0,
-        end_ns=1,
-        settled=True,
-        complete=True,
-        episodes=done,
-        llm=calls,
-        tools=tools,
-        engine_samples=[],
-        tasks={},
-        scheduled=episodes,
-        warmup=0,
-        tail=0,
-        warmup_s=0.0,
-    )
+                tools.append(make_tool(episode=number, sent_ns=now, done_ns=now + S // 10))
+                now += S // 10
+        done.append(make_episode(episode=number, first_answer_ns=now - decode_ns, done_ns=now))
+    return make_level(done, calls, tools, engine=engine.name, point=make_point(users=users))
 
 
 def objective(metric: str, bound: float, quantile: float = 0.95) -> Objective:
@@ -140,7 +86,9 @@ def planned(
 ) -> SizingPlan:
     if levels is None:
         levels = [measured(TP2, 8), measured(TP4, 8)]
-    return plan(list(engines), levels, Slo(objectives=objectives), target, gpus_per_node)
+    return plan(
+        list(engines), levels, Slo(objectives=objectives), target, gpus_per_node, 0.0, SAFETY
+    )
 
 
 def rows(found: SizingPlan) -> dict[str, PlanRow]:
@@ -167,7 +115,7 @@ def test_users_are_the_largest_number_that_keeps_the_bound() -> None:
     assert row.users_per_group is not None
     network = Network(TP2, DEMAND)
     at, beyond = (network.solve(row.users_per_group + more).latency_ms for more in (0, 1))
-    assert at <= 0.9 * bound_s * 1e3 < beyond
+    assert at <= SAFETY * bound_s * 1e3 < beyond
     assert row.latency_s_p50 == pytest.approx(at / 1e3, rel=1e-6)
     assert row.tpot_s_p50 == pytest.approx(
         network.solve(row.users_per_group).itl_ms / 1e3, rel=1e-3
@@ -291,37 +239,14 @@ def test_an_attached_engine_is_sized_by_its_measured_laws() -> None:
     )
     slo = Slo(objectives=[objective("latency_s", 4.0)])
     levels = [measured(TP2, 8)]
-    bare = plan([attached], levels, slo, 100, 8)
+    bare = plan([attached], levels, slo, 100, 8, 0.0, SAFETY)
     assert bare.rows == []
-    found = plan([attached], levels, slo, 100, 8, laws=laws_of(TP2))
+    found = plan([attached], levels, slo, 100, 8, 0.0, SAFETY, make_step_laws(TP2.name, TP2.step))
     (row,) = found.rows
     # The laws are those of TP2, so its users are TP2's.
     assert row.users_per_group == rows(planned(slo.objectives))["TP=2"].users_per_group
     assert row.source.startswith("predicted from measured laws; ")
     assert any(note.startswith("kv_unknown: ") for note in found.notes)
-
-
-def laws_of(engine: Engine) -> list[Law]:
-    """The laws that a perfect fit would find of this engine."""
-    step = engine.step
-    found = {
-        "ttft": {"a": step.a, "b": step.b, "c": step.c, "host": step.request},
-        "tpot": {"c0": step_ms(step, (), 0, 0), "d": step.d, "e": step.e},
-    }
-    return [
-        Law(
-            name=name,
-            engine=engine.name,
-            family="step-time",
-            coefficients=[
-                Coefficient(name=key, value=value, low=None, high=None, unit="ms")
-                for key, value in values.items()
-            ],
-            range={},
-            n=1,
-        )
-        for name, values in found.items()
-    ]
 
 
 def test_engines_of_one_size_are_told_apart_by_name() -> None:

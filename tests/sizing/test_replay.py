@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from bench.episode import Purpose, Workload, substream
+from bench.errors import AnalysisError
 from bench.record import LLMRecord
 from bench.scenario import Engine, StepTime
 from bench.simulator.steptime import step_ms
@@ -138,8 +139,14 @@ def test_think_time_thins_the_load() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     small = Engine(name="small", kv_tokens=1024, max_model_len=1024, step=LAW)
-    with pytest.raises(ValueError, match="react_2"):
+    with pytest.raises(
+        AnalysisError, match=r"workload=react_2: a call of 1520 .*; plan fewer tokens"
+    ):
         replay(small, MIX, 1, 0.0, TOOLS, 1.0, 1)
+    with pytest.raises(AnalysisError, match=r"prompt_tokens=2000: .*max_model_len=1024"):
+        idle_grid(small, [512, 2000], [0.0], 1, 8, 1)
+    with pytest.raises(AnalysisError, match="at least one token"):
+        idle_grid(small, [512], [0.0], 1, 0, 1)
 
 
 def test_the_idle_grid_gives_back_the_law_exactly_without_jitter() -> None:
