@@ -21,7 +21,7 @@ from bench.load.drive import HostProcess, drive_point
 from bench.load.spec import HostSpec, point_spec
 from bench.material import Material, load_material
 from bench.progress import Display, Progress
-from bench.record import PointKind, PointRecord
+from bench.record import GRID_POINT, PointKind, PointRecord
 from bench.run import (
     Appender,
     Endpoint,
@@ -94,8 +94,8 @@ def _points(scenario: Scenario, directory: Path, host: HostProcess, watch: Watch
     points = Appender[PointRecord](directory / "points.jsonl")
     try:
         if load.grid_repeats and load.grid_prompt_tokens and load.grid_hit_rates:
-            watch.begin("grid", 1)
-            points.append(_begun("grid", PointKind.grid, 1))
+            watch.begin(GRID_POINT, 1)
+            points.append(_begun(GRID_POINT, PointKind.grid, 1))
             points.append(host.grid(watch.grid))
         for users in load.users:
             point = point_spec(host.spec, f"u{users}", users)

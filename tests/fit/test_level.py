@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from bench.episode import Workload
-from bench.fit.level import Level, levels_of
+from bench.fit.level import Level, by_episode, levels_of
 from bench.record import (
     GRID_POINT,
     EngineSample,
@@ -158,3 +158,11 @@ def test_too_few_first_turns_are_not_settled() -> None:
     episodes, llm, scheduled = a_load(30)
     level = only(a_run([a_point(10.0, 11.0)], episodes, llm, scheduled))
     assert (level.settled, level.warmup, level.attempted) == (False, 0, 30)
+
+
+def test_records_are_found_by_their_episode() -> None:
+    calls = [
+        make_call(user=user, episode=user % 2, turn=turn) for turn in (1, 0) for user in (3, 4)
+    ]
+    assert by_episode(calls) == {(3, 1): calls[::2], (4, 0): calls[1::2]}
+    assert (9, 9) not in by_episode(calls)

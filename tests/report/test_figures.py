@@ -39,7 +39,8 @@ def test_each_figure_has_panels_caption_and_data(figures: dict[str, Figure]) -> 
     }
     for figure in figures.values():
         assert re.search(r"n = [\d,]+", figure.caption)
-        assert "simulated engine" in figure.caption
+        of_tools = figure.id == "fig-tools"
+        assert ("real services" if of_tools else "simulated engine") in figure.caption
         assert figure.data.rows
         assert {len(cells) for cells in figure.data.rows} == {len(figure.data.columns)}
 

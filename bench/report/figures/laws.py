@@ -19,7 +19,7 @@ from bench.report.figures.panel import (
     plain_ticks,
     style,
 )
-from bench.report.figures.series import source_words
+from bench.report.figures.series import source_words, tool_source_words
 from bench.report.table import Table, numbers, row, texts
 
 CURVE_POINTS = 60
@@ -158,7 +158,7 @@ def tools_figure(content: Content) -> Figure:
         title="Tool latency: measured and fitted",
         caption="Share of calls that ended within a latency (ms), over every level. Step curve: "
         "measured; dashed curve: the fitted law of each engine's calls, where one was accepted. "
-        f"n = {sum(len(values) for values in samples.values()):,} calls; {source_words(content)}.",
+        f"n = {sum(map(len, samples.values())):,} calls; {tool_source_words(content)}.",
         panels=panels,
         data=data,
         empty=data.empty,

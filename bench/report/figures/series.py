@@ -10,6 +10,7 @@ from bench.report import quantity
 from bench.report.content import Content
 from bench.report.figures.panel import label, style
 from bench.report.judgement import several_launches
+from bench.scenario import ToolSource
 from bench.stats.interval import Interval
 
 
@@ -19,6 +20,17 @@ def source_words(content: Content) -> str:
     if len(kinds) == 2:
         return "simulated and measured engines"
     return "simulated engine" if kinds.pop() else "measured engine"
+
+
+def tool_source_words(content: Content) -> str:
+    """Where the tools' latencies came from, for a caption; the engine's kind says nothing of it."""
+    words = {
+        ToolSource.embedded: "real services started on this machine",
+        ToolSource.attached: "measured at the services' URLs",
+        ToolSource.recorded: "stated delays, not measured",
+    }
+    found = dict.fromkeys(words[item.facts.scenario.tools.source] for item in content.runs)
+    return "; ".join(found)
 
 
 def series_name(content: Content, engine: str, run: str) -> str:
