@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 from bench.episode import PlannedCall, Task, ToolCall, ToolDescription, Workload
 from bench.errors import AnalysisError
-from bench.fit.level import EpisodeKey, Level
+from bench.fit.level import EpisodeKey, Level, episode_key
 from bench.quality.arguments import same_arguments
 from bench.record import LLMOutcome, LLMRecord
 from bench.stats.interval import Interval
@@ -194,14 +194,14 @@ def _graded(level: Level, faces: Faces) -> Iterator[tuple[Task, Grade]]:
             "run with workload.control=live",
         )
     first: dict[EpisodeKey, LLMRecord] = {
-        (record.user, record.episode): record for record in level.llm if record.turn == 0
+        episode_key(record): record for record in level.llm if record.turn == 0
     }
     for item in items:
         task = level.tasks.get(item.task)
         if task is None:
             continue
         expected = task.turns[0].calls if task.turns else []
-        record = first.get((item.user, item.episode))
+        record = first.get(episode_key(item))
         if record is None:
             names = tuple(call.tool for call in expected)
             asks = any(call.arguments is not None for call in expected)
