@@ -14,14 +14,15 @@ from bench.fit.level import Level, levels_of
 from bench.fit.seed import STATED_EPISODE_MS, accounting_rows
 from bench.fit.tools import fit_tools, tool_samples
 from bench.fit.tpot import fit_tpot, points_of
-from bench.fit.ttft import fit_ttft, grid_cells, grid_records, predict_ttft
+from bench.fit.ttft import fit_ttft, grid_cells, grid_records
 from bench.quality.answers import answer_rows
 from bench.quality.selection import SelectionRow, selection_rows
 from bench.report.content import Content, GridCell, RunSummary
 from bench.report.files import write_report
 from bench.run import Run, find_runs, read_run
 from bench.scenario import Control
-from bench.sizing.plan import plan
+from bench.sizing.footing import footing
+from bench.sizing.plan import SizingPlan, plan
 from bench.slo import LevelVerdict, count_errors, judge, server_gap
 from bench.threats import errors_of, threats_of
 
@@ -45,16 +46,11 @@ def content_of(directory: Path) -> Content:
     runs = [read_run(path) for path in find_runs(directory)]
     levels = [level for run in runs for level in levels_of(run)]
     first = runs[0].facts.scenario
-    ttft_laws = [law for run in runs if (law := _ttft_law(run))]
-    engine_laws = [*ttft_laws, *_tpot_laws(runs)]
-    selection = [row for run in runs for row in _selection(run, levels)]
-    answers = answer_rows(levels)
-
-    def idle(engine: str, prompt_tokens: float, cached_tokens: float) -> float | None:
-        law = next((law for law in ttft_laws if law.engine == engine), None)
-        if law is None:
-            return None
-        return predict_ttft(law, prompt_tokens - cached_tokens, cached_tokens)
+    confidence = first.slo.confidence
+    laws = [*_ttft_laws(runs), *_tpot_laws(runs)]
+    selection = [row for run in runs for row in _selection(run, levels, confidence)]
+    answers = answer_rows(levels, confidence)
+    verdicts = judge(levels, first.slo, selection, answers, laws)
 
     return Content(
         title=f"{first.name}: {', '.join(dict.fromkeys(run.facts.endpoint.label for run in runs))}",
@@ -62,26 +58,18 @@ def content_of(directory: Path) -> Content:
         simulated=any(run.facts.endpoint.simulated for run in runs),
         runs=[_summary(run) for run in runs],
         levels=[level_facts(level, _error_rate(level), server_gap(level)) for level in levels],
-        verdicts=judge(levels, first.slo, selection, answers, idle),
-        plan=plan(
-            [run.facts.scenario.engine for run in runs],
-            levels,
-            first.slo,
-            first.slo.target_users,
-            first.slo.gpus_per_node,
-            first.load.think_time_s,
-            first.slo.plan_safety,
-            engine_laws,
-        ),
-        latency=[row for level in levels for row in latency_rows(level, first.slo.confidence)],
+        verdicts=verdicts,
+        confidence=confidence,
+        plan=_plan(runs, levels, verdicts, laws),
+        latency=[row for level in levels for row in latency_rows(level, confidence)],
         paths=[row for level in levels for row in path_rows(level)],
-        growth=growth(levels, first.slo.confidence),
+        growth=growth(levels, confidence),
         grid=[
             msgspec.convert(cell, GridCell, from_attributes=True)
             for run in runs
             for cell in grid_cells(run)
         ],
-        laws=[*engine_laws, *fit_tools(levels, first.slo.confidence)],
+        laws=[*laws, *fit_tools(levels, confidence)],
         tool_samples=tool_samples(levels),
         accounting=accounting_rows(levels, STATED_EPISODE_MS),
         seed_reference=any(run.facts.scenario.engine.preset_ttft_ms for run in runs),
@@ -92,33 +80,64 @@ def content_of(directory: Path) -> Content:
     )
 
 
-def _ttft_law(run: Run) -> Law | None:
-    engine, slo = run.facts.scenario.engine, run.facts.scenario.slo
-    budget = engine.max_num_batched_tokens
-    return fit_ttft(grid_records(run), engine.name, budget, slo.confidence)
-
-
-def _tpot_laws(runs: list[Run]) -> list[Law]:
-    by_engine: dict[str, list[Run]] = {}
-    for run in runs:
-        by_engine.setdefault(run.facts.scenario.engine.name, []).append(run)
-    laws = [fit_tpot(points_of(mine), engine) for engine, mine in by_engine.items()]
+def _ttft_laws(runs: list[Run]) -> list[Law]:
+    """One law per engine, over the idle grids of all of its launches."""
+    laws = []
+    for name, mine in _by_engine(runs).items():
+        engine, slo = mine[0].facts.scenario.engine, runs[0].facts.scenario.slo
+        records = [record for run in mine for record in grid_records(run)]
+        laws.append(fit_ttft(records, name, engine.max_num_batched_tokens, slo.confidence))
     return [law for law in laws if law is not None]
 
 
-def _selection(run: Run, levels: list[Level]) -> list[SelectionRow]:
+def _tpot_laws(runs: list[Run]) -> list[Law]:
+    confidence = runs[0].facts.scenario.slo.confidence
+    laws = [
+        fit_tpot(points_of(mine), engine, confidence) for engine, mine in _by_engine(runs).items()
+    ]
+    return [law for law in laws if law is not None]
+
+
+def _by_engine(runs: list[Run]) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.facts.scenario.engine.name, []).append(run)
+    return found
+
+
+def _plan(
+    runs: list[Run], levels: list[Level], verdicts: list[LevelVerdict], laws: list[Law]
+) -> SizingPlan:
+    """The plan from the levels that may be believed; the others are named in its notes."""
+    scenario = runs[0].facts.scenario
+    slo = scenario.slo
+    believed, notes = footing(levels, verdicts)
+    found = plan(
+        [run.facts.scenario.engine for run in runs],
+        believed,
+        slo,
+        slo.target_users,
+        slo.gpus_per_node,
+        scenario.load.think_time_s,
+        slo.plan_safety,
+        laws,
+    )
+    return msgspec.structs.replace(found, notes=[*notes, *found.notes])
+
+
+def _selection(run: Run, levels: list[Level], confidence: float) -> list[SelectionRow]:
     """TSA of the run's levels. A scripted run has none: its model chose nothing."""
     workload = run.facts.scenario.workload
     mine = [level for level in levels if level.run == run.facts.id]
     if workload.control is not Control.live or not mine:
         return []
     tools = read_tools(run.directory / "material" / "tools.json")
-    return selection_rows(mine, tools, workload.descriptions.value)
+    return selection_rows(mine, tools, workload.descriptions.value, confidence)
 
 
-def _error_rate(level: Level) -> float:
+def _error_rate(level: Level) -> float | None:
     errors, attempts = count_errors(level)
-    return errors / attempts if attempts else 0.0
+    return errors / attempts if attempts else None
 
 
 def _summary(run: Run) -> RunSummary:

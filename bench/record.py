@@ -107,10 +107,15 @@ class LLMRecord(msgspec.Struct, kw_only=True):
 
     @property
     def uncached_tokens(self) -> int | None:
-        """Prompt tokens that the engine had to compute."""
+        """Prompt tokens that the engine had to compute; None when it did not report the cached.
+
+        A grid cell that was planned cold has none cached, whether reported or not.
+        """
         if self.prompt_tokens is None:
             return None
-        return self.prompt_tokens - (self.cached_tokens or 0)
+        if self.cached_tokens is None:
+            return self.prompt_tokens if self.is_planned_cold else None
+        return self.prompt_tokens - self.cached_tokens
 
     @property
     def is_primer(self) -> bool:

@@ -156,7 +156,7 @@ def seal_run(directory: Path, status: str, reason: str = "") -> Manifest:
 
     A run whose episodes are not exactly the scheduled ones is incomplete, whatever was asked.
     """
-    files = {path.name: _file_facts(path) for path in sorted(directory.glob("*.jsonl"))}
+    files = _files_of(directory)
     scheduled = sum(f.lines for name, f in files.items() if name.startswith("scheduled-"))
     episodes = sum(f.lines for name, f in files.items() if name.startswith("episodes-"))
     if status == "complete" and scheduled != episodes:
@@ -174,6 +174,10 @@ def seal_run(directory: Path, status: str, reason: str = "") -> Manifest:
         directory / "manifest.json", msgspec.json.format(msgspec.json.encode(manifest), indent=1)
     )
     return manifest
+
+
+def _files_of(directory: Path) -> dict[str, FileFacts]:
+    return {path.name: _file_facts(path) for path in sorted(directory.glob("*.jsonl"))}
 
 
 def _file_facts(path: Path) -> FileFacts:
@@ -198,7 +202,10 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """One run read back. `torn` counts unreadable last lines (the process was killed)."""
+    """One run read back. `torn` counts unreadable last lines (the process was killed).
+
+    `altered`: which record files are not those that were sealed; empty when all are.
+    """
 
     directory: Path
     facts: RunFacts
@@ -211,32 +218,38 @@ class Run(msgspec.Struct, kw_only=True):
     tools: list[ToolRecord]
     engine: list[EngineSample]
     torn: int = 0
+    altered: str = ""
 
     @property
     def complete(self) -> bool:
-        """True when the run was sealed as complete."""
-        return self.manifest is not None and self.manifest.status == "complete"
+        """True when the run was sealed as complete and its records are still those."""
+        sealed = self.manifest is not None and self.manifest.status == "complete"
+        return sealed and not self.altered
 
     @property
     def incomplete_reason(self) -> str:
         """Why the run is incomplete; empty when it is complete."""
         if self.manifest is None:
             return "the run was killed before it was sealed"
-        return "" if self.complete else self.manifest.reason
+        return self.altered or ("" if self.complete else self.manifest.reason)
 
 
 def read_run(directory: Path) -> Run:
-    """Read a run, sealed or not. Raises RecordError when it is no run or a record is damaged."""
+    """Read a run, sealed or not; the record files of a sealed one are held against its manifest.
+
+    Raises RecordError when it is no run or a record is damaged.
+    """
     facts = _read_struct(directory / "run.json", RunFacts)
     assert facts is not None
     torn = [0]
     points = _read_records(directory, "points*.jsonl", PointRecord, torn)
     material = directory / "material"
     tasks = [task for path in sorted(material.glob("*.jsonl")) for task in read_tasks(path)]
+    manifest = _read_struct(directory / "manifest.json", Manifest, required=False)
     return Run(
         directory=directory,
         facts=facts,
-        manifest=_read_struct(directory / "manifest.json", Manifest, required=False),
+        manifest=manifest,
         tasks={task.id: task for task in tasks},
         points={point.point: point for point in points},
         scheduled=_read_records(directory, "scheduled-*.jsonl", ScheduledRecord, torn),
@@ -245,7 +258,18 @@ def read_run(directory: Path) -> Run:
         tools=_read_records(directory, "tools-*.jsonl", ToolRecord, torn),
         engine=_read_records(directory, "engine*.jsonl", EngineSample, torn),
         torn=torn[0],
+        altered="" if manifest is None else _altered(directory, manifest),
     )
+
+
+def _altered(directory: Path, manifest: Manifest) -> str:
+    found = _files_of(directory)
+    names = sorted(
+        name
+        for name in found.keys() | manifest.files.keys()
+        if found.get(name) != manifest.files.get(name)
+    )
+    return f"its records differ from the manifest: {', '.join(names)}" if names else ""
 
 
 def find_runs(directory: Path) -> list[Path]:

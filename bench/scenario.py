@@ -330,12 +330,14 @@ class Slo:
     target_users: int = 100  # for how many active users the hardware is sized
     gpus_per_node: int = 4
     plan_safety: float = 0.9  # share of each bound that a predicted value may use
+    plan_tolerance: float = 0.15  # a plan further off its own measurements is rejected, share
     confidence: float = 0.95
     min_blocks: int = 20
     min_items: int = 400  # below, a TSA objective is undecided
     gate_client_cpu: float = 0.8
     gate_lag_s_p99: float = 0.01
     gate_error_rate: float = 0.01
+    gate_tool_error_rate: float = 0.05
     gate_server_gap: float = 0.05
     gate_hit_rate_gap: float = 0.02
 
@@ -345,6 +347,12 @@ class Slo:
         if not 0 < self.plan_safety <= 1:
             raise ConfigError(
                 f"slo.plan_safety={self.plan_safety}", "is a share of the bound", "use e.g. 0.9"
+            )
+        if not 0 < self.plan_tolerance < 1:
+            raise ConfigError(
+                f"slo.plan_tolerance={self.plan_tolerance}",
+                "is a relative difference between 0 and 1",
+                "use e.g. 0.15",
             )
         if not 0.5 < self.confidence < 1:
             raise ConfigError(

@@ -69,7 +69,7 @@ class TurnGrowth(msgspec.Struct, frozen=True, kw_only=True):
     turn: int
     n: int
     prompt_tokens_p50: float
-    uncached_tokens_p50: float
+    uncached_tokens_p50: float | None  # None: the engine did not report it for every call
     ttft_s_p50: Interval
 
 
@@ -309,13 +309,14 @@ def _growth_row(
     confidence: float,
 ) -> TurnGrowth:
     records = [record for record, _, _ in calls]
+    uncached = [r.uncached_tokens for r in records if r.uncached_tokens is not None]
     return TurnGrowth(
         engine=engine,
         users=users,
         turn=turn,
         n=len(calls),
         prompt_tokens_p50=float(np.median([record.prompt_tokens or 0 for record in records])),
-        uncached_tokens_p50=float(np.median([record.uncached_tokens or 0 for record in records])),
+        uncached_tokens_p50=float(np.median(uncached)) if len(uncached) == len(records) else None,
         ttft_s_p50=clustered_interval(
             [start_ns for _, _, start_ns in calls],
             [identity for _, identity, _ in calls],

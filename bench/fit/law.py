@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
+
+MAX_MAPE = 0.10  # mean absolute relative error in sample of a law that may predict
 
 
 class Coefficient(msgspec.Struct, frozen=True, kw_only=True):
-    """One fitted number with its 95 % interval (None: not identified by the data)."""
+    """One fitted number with its interval (None: not identified by the data)."""
 
     name: str
     value: float
@@ -47,6 +51,22 @@ class Law(msgspec.Struct, frozen=True, kw_only=True):
             if not low <= value <= high:
                 return True
         return False
+
+
+def refusal(
+    mape: float, coefficients: Sequence[Coefficient], identified: Sequence[Sequence[str]]
+) -> str:
+    """Why a fit is not accepted, in words; empty when it is.
+
+    mape: in sample, share. identified: of each group of names one must have an interval.
+    """
+    known = {one.name for one in coefficients if one.low is not None}
+    reasons = [
+        f"{' and '.join(names)} not identified" for names in identified if not known & {*names}
+    ]
+    if mape > MAX_MAPE:
+        reasons.append(f"the mean error of {mape:.0%} exceeds {MAX_MAPE:.0%}")
+    return "; ".join(reasons)
 
 
 def coefficient(

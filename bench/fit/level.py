@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -25,12 +25,24 @@ from bench.stats.steady import Steady, mser5
 EpisodeKey = tuple[int, int]  # user, episode: unique within a point
 
 
+class WarmUp(msgspec.Struct, kw_only=True):
+    """Records of the episodes that were cut off at the front of a level.
+
+    No latency is taken from them; their errors count, and what of them ended later did so in the
+    window.
+    """
+
+    episodes: list[EpisodeRecord] = []
+    llm: list[LLMRecord] = []
+    tools: list[ToolRecord] = []
+
+
 class Level(msgspec.Struct, kw_only=True):
     """Records of the episodes that started in [start_ns, end_ns) of one point of one run.
 
     `attempted` counts every member, whatever its outcome; `tail` the episodes that only held the
     load. `settled` is False when MSER-5 would cut more than half, or has too few values to say;
-    `unsettled` then tells which.
+    `unsettled` then tells which. `incomplete` says why `complete` is False.
     """
 
     engine: str
@@ -43,6 +55,7 @@ class Level(msgspec.Struct, kw_only=True):
     settled: bool
     unsettled: str = ""
     complete: bool
+    incomplete: str = ""
     episodes: list[EpisodeRecord]
     llm: list[LLMRecord]
     tools: list[ToolRecord]
@@ -52,6 +65,7 @@ class Level(msgspec.Struct, kw_only=True):
     warmup: int  # episodes cut off at the front
     tail: int
     warmup_s: float
+    cut: WarmUp = msgspec.field(default_factory=WarmUp)
 
     @property
     def users(self) -> int:
@@ -173,7 +187,8 @@ def _level(run: Run, point: PointRecord, records: _PointRecords) -> Level:
     keys = {key for key, ns in issued.items() if ns >= start_ns}
     asked = {episode_key(order) for order in records.scheduled}
     episodes = sorted(_members(records.episodes, keys), key=lambda episode: episode.scheduled_ns)
-    expected = len(keys & asked) if asked else len(keys)
+    incomplete = _why_incomplete(run, point, issued.keys(), records)
+    cut = issued.keys() - keys
     return Level(
         engine=run.facts.scenario.engine.name,
         run=run.facts.id,
@@ -184,17 +199,48 @@ def _level(run: Run, point: PointRecord, records: _PointRecords) -> Level:
         end_ns=end_ns,
         settled=steady.settled,
         unsettled=steady.reason,
-        complete=point.ended_ns is not None and not point.error and expected == len(episodes),
+        complete=not incomplete,
+        incomplete=incomplete,
         episodes=episodes,
         llm=_members(records.llm, keys),
         tools=_members(records.tools, keys),
         engine_samples=[s for s in records.samples if start_ns <= s.ns < end_ns],
         tasks=run.tasks,
-        scheduled=expected,
+        scheduled=len(keys & asked),
         warmup=len(issued) - len(keys),
         tail=sum(1 for ns in start_of.values() if ns >= end_ns),
         warmup_s=(start_ns - point.started_ns) / NS_PER_S,
+        cut=WarmUp(
+            episodes=_members(records.episodes, cut),
+            llm=_members(records.llm, cut),
+            tools=_members(records.tools, cut),
+        ),
     )
+
+
+def _why_incomplete(
+    run: Run, point: PointRecord, issued: Set[EpisodeKey], records: _PointRecords
+) -> str:
+    """What of the episodes issued at a point, warm-up included, is missing; empty: nothing."""
+    if run.altered:
+        return run.altered
+    if point.error:
+        return f"the point ended with: {point.error}"
+    if point.ended_ns is None:
+        return "the point was cut short"
+    asked = {episode_key(order) for order in records.scheduled} & issued
+    recorded = {episode_key(episode) for episode in records.episodes} & issued
+    if recorded - asked:
+        return f"{len(recorded - asked)} episodes are recorded that no record scheduled"
+    if asked - recorded:
+        return f"{len(asked - recorded)} scheduled episodes left no record"
+    turns = by_episode(records.llm)
+    short = sum(
+        len({call.turn for call in turns.get(episode_key(episode), [])}) < episode.turns
+        for episode in records.episodes
+        if episode_key(episode) in issued
+    )
+    return f"{short} episodes lack records of model calls that they made" if short else ""
 
 
 def _schedule(records: _PointRecords) -> dict[EpisodeKey, int]:
@@ -204,7 +250,7 @@ def _schedule(records: _PointRecords) -> dict[EpisodeKey, int]:
     return start_of
 
 
-def _members(records: Iterable[EpisodeT], keys: set[EpisodeKey]) -> list[EpisodeT]:
+def _members(records: Iterable[EpisodeT], keys: Set[EpisodeKey]) -> list[EpisodeT]:
     return [record for record in records if episode_key(record) in keys]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from bench.fit.law import Coefficient, Law, coefficient
+from bench.fit.law import Coefficient, Law, coefficient, refusal
 from bench.record import LLMOutcome, LLMRecord, PointKind
 from bench.run import Run
 
@@ -103,7 +103,8 @@ def fit_ttft(
     standard deviations. Of the nested laws with and without `host` and `floor` the smallest AICc
     is taken; the note says what was merged. Intervals: value +- Student quantile * standard
     error of a seeded wild bootstrap; for k simultaneous intervals give confidence 1 - 0.05/k.
-    A coefficient without bounds is not identified by these records.
+    A coefficient without bounds is not identified by these records. Accepted with b identified
+    and a MAPE of at most 10 %.
     """
     data = _data(records, token_budget)
     if data.cells < MIN_CELLS:
@@ -122,23 +123,26 @@ def fit_ttft(
         high=float(token_budget),
         unit="tokens per step (given)",
     )
+    coefficients = [
+        coefficient(name, float(value), float(error), reach, UNITS[name], value <= 1e-9)
+        for name, value, error in zip(best.names, best.theta, errors, strict=True)
+    ]
+    mape = float(np.mean(np.abs(predicted - data.ttft_ms) / data.ttft_ms))
+    refused = refusal(mape, coefficients, [("b",)])
     return Law(
         name="ttft",
         engine=engine,
         family="step-time",
-        coefficients=[
-            coefficient(name, float(value), float(error), reach, UNITS[name], value <= 1e-9)
-            for name, value, error in zip(best.names, best.theta, errors, strict=True)
-        ]
-        + [budget],
+        coefficients=[*coefficients, budget],
         range={
             "uncached_tokens": _range(data.uncached),
             "cached_tokens": _range(data.cached),
             "prompt_tokens": _range(data.uncached + data.cached),
         },
         n=len(data.ttft_ms),
-        mape=float(np.mean(np.abs(predicted - data.ttft_ms) / data.ttft_ms)),
-        note=_note(data, best.names),
+        mape=mape,
+        accepted=not refused,
+        note="; ".join(note for note in (refused, _note(data, best.names)) if note),
     )
 
 
@@ -148,13 +152,16 @@ def predict_ttft(law: Law, uncached: float, cached: float) -> float:
     Tokens are counts of this prompt. Outside `law.range` it is an extrapolation
     (`law.extrapolated(uncached_tokens=..., cached_tokens=...)`).
     """
+    return float(predict_ttfts(law, np.array([uncached]), np.array([cached]))[0])
+
+
+def predict_ttfts(law: Law, uncached: Floats, cached: Floats) -> Floats:
+    """As `predict_ttft`, for many prompts at once; arrays of one shape, seconds."""
     names = [name for name in NAMES if law.coefficient(name) is not None]
     theta = np.array([law.value(name) for name in names])
-    chunks = math.ceil(uncached / law.value("token_budget"))
-    return float(
-        own_work_ms(names, theta, np.array([uncached]), np.array([cached]), np.array([chunks]))[0]
-        / MS_PER_S
-    )
+    chunks = np.ceil(uncached / law.value("token_budget"))
+    seconds: Floats = own_work_ms(names, theta, uncached, cached, chunks) / MS_PER_S
+    return seconds
 
 
 def own_work_ms(

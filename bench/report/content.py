@@ -45,6 +45,7 @@ class Content(msgspec.Struct, kw_only=True):
     runs: list[RunSummary]
     levels: list[LevelFacts]
     verdicts: list[LevelVerdict]
+    confidence: float  # of every interval
     plan: SizingPlan
     latency: list[LatencyRow]
     paths: list[PathRow]

@@ -206,7 +206,7 @@ def growth_table(content: Content) -> Table:
             f"turn {item.turn + 1}",
             quantity.count(item.n),
             quantity.count(item.prompt_tokens_p50),
-            quantity.count(item.uncached_tokens_p50),
+            quantity.count(item.uncached_tokens_p50, "not reported"),
             quantity.interval(item.ttft_s_p50, quantity.MS),
         )
         for item in content.growth

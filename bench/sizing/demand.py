@@ -10,9 +10,10 @@ import msgspec
 from bench.episode import Workload
 from bench.fit.level import Level, by_episode, episode_key
 from bench.fit.seed import tools_time_s
-from bench.record import EpisodeOutcome, EpisodeRecord, LLMRecord
+from bench.record import EpisodeOutcome, EpisodeRecord, LLMOutcome, LLMRecord
 
 MAX_CALLS = 512  # model calls kept of a demand: enough for a mean, few enough to plan in a second
+WHOLE = (LLMOutcome.ok, LLMOutcome.truncated, LLMOutcome.parse_failure)  # the engine did it all
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     calls_per_episode: float
     tool_s: float
     episodes: int  # that it was measured on
+    left_out: int = 0  # members of which a part is not known, or that were cut or broke off
 
     @property
     def prompt_tokens(self) -> float:
@@ -74,20 +76,26 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def demand_of(levels: Sequence[Level], workload: str = "") -> Demand | None:
-    """The mean completed episode of some levels; None when no episode gives every part.
+    """The mean episode of some levels; None when no episode gives every part (`why_no_demand`).
 
+    Whatever its outcome: one that reached the iteration limit, or whose answer could not be read,
+    loads the engine as much as an answered one. Left out, and counted, is what was cut or broke
+    off, and what lacks a size or an end.
     workload: only these episodes ("all but selection" is `all`); empty: every episode, selection
     items included, because they load the engine too.
     """
     calls: list[Call] = []
     tool_s = 0.0
-    episodes = 0
+    episodes = left_out = 0
     for level in levels:
         llm, tools = by_episode(level.llm), by_episode(level.tools)
         for episode in level.episodes:
+            if not _of_workload(episode, workload):
+                continue
             sizes = _sizes(llm.get(episode_key(episode), []))
             spent_s = tools_time_s(tools.get(episode_key(episode), []))
-            if not wanted(episode, workload) or sizes is None or spent_s is None:
+            if episode.outcome is EpisodeOutcome.cut or sizes is None or spent_s is None:
+                left_out += 1
                 continue
             calls += sizes
             tool_s += spent_s
@@ -102,13 +110,28 @@ def demand_of(levels: Sequence[Level], workload: str = "") -> Demand | None:
         calls_per_episode=len(calls) / episodes,
         tool_s=tool_s / episodes,
         episodes=episodes,
+        left_out=left_out,
     )
 
 
-def wanted(episode: EpisodeRecord, workload: str) -> bool:
-    """True for an ended episode of the workload (see `demand_of`)."""
-    if episode.outcome not in (EpisodeOutcome.answered, EpisodeOutcome.chosen):
-        return False
+def why_no_demand(levels: Sequence[Level]) -> str:
+    """Why `demand_of` found nothing, in a sentence."""
+    if not levels:
+        return "no level that may be believed was measured"
+    calls = [call for level in levels for call in level.llm if call.outcome in WHOLE]
+    if not calls:
+        return "no model call was completed"
+    if all(call.output_tokens is None or call.prompt_tokens is None for call in calls):
+        return "the engine reported no token counts (`usage`) with its answers"
+    if all(call.uncached_tokens is None for call in calls):
+        return (
+            "the engine does not report cached tokens, so what it computed is not known (vLLM "
+            "reports them with --enable-prompt-tokens-details)"
+        )
+    return "no episode was completed with the size of every call and the end of every tool"
+
+
+def _of_workload(episode: EpisodeRecord, workload: str) -> bool:
     if workload == "all":
         return episode.workload is not Workload.selection
     return workload in ("", episode.workload.value)
@@ -117,12 +140,10 @@ def wanted(episode: EpisodeRecord, workload: str) -> bool:
 def _sizes(calls: Sequence[LLMRecord]) -> list[Call] | None:
     sizes: list[Call] = []
     for call in calls:
-        uncached = call.uncached_tokens
-        if uncached is None or call.output_tokens is None:
+        uncached, cached, output = call.uncached_tokens, call.cached_tokens, call.output_tokens
+        if call.outcome not in WHOLE or uncached is None or cached is None or output is None:
             return None
-        sizes.append(
-            Call(uncached=uncached, cached=call.cached_tokens or 0, output=call.output_tokens)
-        )
+        sizes.append(Call(uncached=uncached, cached=cached, output=output))
     return sizes or None
 
 

@@ -6,10 +6,13 @@ of a replica are the most at which
 1. every quantile objective on TTFT, TPOT or latency keeps its bound times the safety factor, and
 2. the running requests fit in the KV cache and in max_num_seqs (bounds.py).
 
+The plan checks itself: where it was measured, the predicted mean latency must lie within
+`slo.plan_tolerance` of the measured one, else the row is rejected and names no users and no GPUs.
+
 The network predicts means. A quantile is the predicted mean times an anchor: the quantile measured
 at the level with the most users of that engine, over the mean predicted for that level. So the
 shape of the distribution and the network's error at that load are carried along, and nothing else
-is. An engine without a level borrows the largest anchor of the others.
+is. An engine without a level borrows the largest anchor of those that are not rejected.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from bench.fit.level import Level
 from bench.scenario import QUANTILE_METRICS, Direction, Engine, EngineKind, Objective, Slo
 from bench.sizing.bounds import Bounds, bounds
 from bench.sizing.coefficients import measured_step
-from bench.sizing.demand import Demand, demand_of
+from bench.sizing.demand import Demand, demand_of, why_no_demand
 from bench.sizing.network import Network, State, has_coefficients
 from bench.slo import NEVER, metric_values
 
@@ -45,15 +48,18 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
 
     layout: str
     gpus_per_replica_group: int
-    users_per_group: int | None  # at the SLO; None: not even one user meets it
+    users_per_group: int | None  # objectives predicted to hold; None: not even for one user
+    measured_users: int | None  # the most users of a group that were measured; None: none were
     limiting: str  # in words
     tpot_s_p50: float | None
     latency_s_p50: float | None
     groups: int | None
     gpus: int | None
     nodes: int | None
-    gpus_n_plus_1: int | None
+    gpus_n_plus_1: int | None  # with one replica more
+    nodes_n_plus_1: int | None
     source: str  # predicted | measured coefficients | ...
+    rejected: str = ""  # why nothing is planned from this engine, though it was asked for
 
 
 class SizingPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +70,7 @@ class SizingPlan(msgspec.Struct, frozen=True, kw_only=True):
     assumptions: dict[str, str]
     rows: list[PlanRow]
     notes: list[str]
+    covered: list[str] = []  # objectives that the prediction keeps; the others it knows nothing of
 
 
 class _Anchor(NamedTuple):
@@ -88,7 +95,9 @@ class _Replica(NamedTuple):
     limiting: str
     tpot_s_p50: float | None
     latency_s_p50: float | None
+    measured_users: int | None
     source: str
+    rejected: str = ""
 
 
 def plan(
@@ -104,7 +113,8 @@ def plan(
     """The sizing table for `target_users` active users (methods.md section 8).
 
     engines: one row each, and one row of smaller replicas for each larger one, at equal GPUs.
-    levels: where the demand and the anchors were measured; their engine is found by name.
+    levels: where the demand and the anchors were measured, only such as may be believed
+    (`footing`); their engine is found by name.
     think_s: pause of a user between episodes. safety: share of each bound that a prediction may
     use. laws: fitted TTFT and TPOT laws, for engines that state no coefficients. Engines or
     levels that allow no prediction are named in `notes`; the plan exists always.
@@ -113,9 +123,10 @@ def plan(
     demand = demand_of(levels)
     usable = _usable(engines, laws, notes)
     if demand is None:
-        notes.append("no_demand: no completed episode was measured, so nothing could be sized")
+        notes.append(f"no_demand: {why_no_demand(levels)}; so nothing could be sized")
         usable = []
     replicas: list[_Replica] = []
+    covered: list[str] = []
     if demand is not None:
         networks = [Network(one.engine, demand, think_s) for one in usable]
         sizer = _Sizer(networks, levels, demand, slo, safety, notes)
@@ -123,6 +134,7 @@ def plan(
             sizer.replica(network, one.source)
             for network, one in zip(networks, usable, strict=True)
         ]
+        covered = [objective.name for objective in sizer.objectives]
     rows = _rows(replicas, target_users, gpus_per_node)
     for row in rows:
         if row.groups is not None and row.nodes is None:
@@ -132,9 +144,10 @@ def plan(
     return SizingPlan(
         target_users=target_users,
         gpus_per_node=gpus_per_node,
-        assumptions=_assumptions(demand, think_s, safety),
+        assumptions=_assumptions(demand, think_s, safety, slo.plan_tolerance),
         rows=rows,
         notes=notes,
+        covered=covered,
     )
 
 
@@ -154,9 +167,11 @@ def _usable(engines: Sequence[Engine], laws: Sequence[Law], notes: list[str]) ->
         if step is not None and has_coefficients(step):
             found[engine.name] = _Usable(dataclasses.replace(engine, step=step), _MEASURED)
         else:
+            mine = [law for law in laws if law.engine == engine.name and not law.accepted]
+            why = "; ".join(f"{law.name}: {law.note}" for law in mine)
             notes.append(
                 f"no_coefficients: {engine.name} states no step-time coefficients, and no accepted "
-                "TTFT and TPOT laws were measured"
+                f"TTFT and TPOT laws were measured{f' ({why})' if why else ''}"
             )
     return sorted(found.values(), key=lambda one: (one.engine.tensor_parallel, one.engine.name))
 
@@ -179,13 +194,19 @@ class _Sizer:
         self._safety = safety
         self._notes = notes
         self._parts = {"": demand_of(levels, "all") or demand}
-        self._objectives = self._predictable(slo, levels)
+        self.objectives = self._predictable(slo, levels)
+        self._off = {network.engine.name: self._compare(network, slo) for network in networks}
 
     def replica(self, network: Network, source: str) -> _Replica:
         """Users, limit and predicted p50s of one replica."""
         engine = network.engine
         limits = bounds(engine, self._demand.peak_context_tokens)
         checks = self._checks(network)
+        rejected = self._off[engine.name]
+        if self.objectives and not checks:
+            rejected = rejected or "no objective has enough measured values to predict from"
+        if rejected:
+            return self._rejected(engine, rejected, source)
         users = _largest(lambda number: not self._broken(network, number, limits, checks))
         limiting = self._broken(network, users + 1, limits, checks) or "none found"
         if limits.cached_users is None:
@@ -198,7 +219,6 @@ class _Sizer:
                 f"cache_small: {engine.name} holds the contexts of {limits.cached_users} users; "
                 f"with {users} the measured hit rate will not last"
             )
-        self._compare(network)
         state = network.solve(max(users, 1))
         return _Replica(
             engine=engine,
@@ -206,12 +226,28 @@ class _Sizer:
             limiting=limiting,
             tpot_s_p50=self._predict(network, state, TPOT_P50) if users else None,
             latency_s_p50=self._predict(network, state, LATENCY_P50) if users else None,
+            measured_users=self._most_measured(engine),
             source=self._source(engine, users, source),
         )
 
+    def _rejected(self, engine: Engine, why: str, source: str) -> _Replica:
+        return _Replica(
+            engine=engine,
+            users=None,
+            limiting=f"rejected: {why}",
+            tpot_s_p50=None,
+            latency_s_p50=None,
+            measured_users=self._most_measured(engine),
+            source=f"rejected: {source}",
+            rejected=why,
+        )
+
+    def _most_measured(self, engine: Engine) -> int | None:
+        return max((x.users for x in self._levels if x.engine == engine.name), default=None)
+
     def _checks(self, network: Network) -> list[tuple[Objective, _Anchor]]:
         checks = []
-        for objective in self._objectives:
+        for objective in self.objectives:
             anchor = self._anchor(network, objective)
             if anchor is None:
                 self._notes.append(
@@ -280,7 +316,8 @@ class _Sizer:
         own = self._anchor_of(network, objective)
         if own is not None:
             return own
-        others = [self._anchor_of(other, objective) for other in self._networks]
+        trusted = [one for one in self._networks if not self._off[one.engine.name]]
+        others = [self._anchor_of(other, objective) for other in trusted]
         ratios = [anchor.ratio for anchor in others if anchor is not None]
         return _Anchor(max(ratios), None) if ratios else None
 
@@ -297,8 +334,9 @@ class _Sizer:
                 return _Anchor(float(np.quantile(good, objective.quantile)) / mean_s, level.users)
         return None
 
-    def _compare(self, network: Network) -> None:
-        """A note: predicted against measured means at each measured level."""
+    def _compare(self, network: Network, slo: Slo) -> str:
+        """A note on each measured level, predicted against measured mean; why it is too far off."""
+        wrong = []
         for level in reversed(self._levels):
             if level.engine != network.engine.name:
                 continue
@@ -307,16 +345,25 @@ class _Sizer:
                 continue
             predicted_s = self._mean_s(network, network.solve(level.users), LATENCY_P50)
             measured_s = float(np.mean(good))
+            off = predicted_s / measured_s - 1
+            if abs(off) > slo.plan_tolerance:
+                wrong.append(f"{off:+.0%} at {level.users} users")
             self._notes.append(
                 f"check: {level.engine} at {level.users} users: mean episode latency predicted "
                 f"{predicted_s:.3g} s, measured {measured_s:.3g} s "
-                f"({predicted_s / measured_s - 1:+.0%})"
+                f"({off:+.0%})"
             )
+        if not wrong:
+            return ""
+        return (
+            f"the model does not reproduce the measurement: mean latency {', '.join(wrong)}, "
+            f"{slo.plan_tolerance:.0%} is the tolerance"
+        )
 
     def _source(self, engine: Engine, users: int, coefficients: str) -> str:
         measured = [level.users for level in self._levels if level.engine == engine.name]
         if not measured:
-            return f"predicted from {coefficients}; this engine was not measured"
+            return f"predicted from {coefficients}; this engine was not measured at a valid level"
         reach = "interpolated" if min(measured) <= users <= max(measured) else "extrapolated"
         span = f"{min(measured)} to {max(measured)} users"
         if min(measured) == max(measured):
@@ -371,13 +418,16 @@ def _row(
     groups = None if users is None else math.ceil(target_users / users)
     gpus = None if groups is None else groups * count * tensor_parallel
     per_node = gpus_per_node // tensor_parallel
-    nodes = None
+    nodes = nodes_n_plus_1 = None
     if groups is not None and per_node > 0:
         nodes = math.ceil(groups * count / per_node)
+        nodes_n_plus_1 = math.ceil((groups * count + 1) / per_node)
+    measured = None if replica.measured_users is None else count * replica.measured_users
     return PlanRow(
         layout=f"{layout} {replica.engine.name}" if named else layout,
         gpus_per_replica_group=count * tensor_parallel,
         users_per_group=users,
+        measured_users=measured,
         limiting=replica.limiting if count == 1 else f"each replica: {replica.limiting}",
         tpot_s_p50=replica.tpot_s_p50,
         latency_s_p50=replica.latency_s_p50,
@@ -385,11 +435,15 @@ def _row(
         gpus=gpus,
         nodes=nodes,
         gpus_n_plus_1=None if gpus is None else gpus + tensor_parallel,
+        nodes_n_plus_1=nodes_n_plus_1,
         source=replica.source,
+        rejected=replica.rejected,
     )
 
 
-def _assumptions(demand: Demand | None, think_s: float, safety: float) -> dict[str, str]:
+def _assumptions(
+    demand: Demand | None, think_s: float, safety: float, tolerance: float
+) -> dict[str, str]:
     said = {
         "method": (
             "closed queueing network of one replica, means; KV cache and max_num_seqs as hard "
@@ -400,6 +454,10 @@ def _assumptions(demand: Demand | None, think_s: float, safety: float) -> dict[s
             "users / mean predicted there); an unmeasured engine borrows the largest such ratio"
         ),
         "safety": f"a prediction may use {safety:g} of each bound",
+        "check": (
+            f"a prediction more than {tolerance:.0%} off the measured mean latency of any level "
+            "is rejected"
+        ),
         "think_time": f"{think_s:g} s between the episodes of a user",
         "routing": "users stay with their replica, which keeps its share of prefix-cache hits",
         "several_replicas": "users spread evenly over replicas that do not disturb each other",
@@ -412,6 +470,7 @@ def _assumptions(demand: Demand | None, think_s: float, safety: float) -> dict[s
             f"{demand.calls_per_episode:.2f} model calls per episode, each of "
             f"{demand.prompt_tokens:.0f} prompt tokens ({demand.cached_share:.0%} cached) and "
             f"{demand.output_tokens:.0f} output tokens, and {demand.tool_s:.2f} s of tools; means "
-            f"over {demand.episodes} measured episodes, selection items included"
+            f"over {demand.episodes} measured episodes, selection items included; "
+            f"{demand.left_out} that were cut, broke off or lack a size are left out"
         )
     return said

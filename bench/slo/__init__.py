@@ -19,14 +19,13 @@ In go levels (`fit.level`), their selection and answer rows (`quality`) and an `
 """
 
 from bench.slo.evidence import NEVER, Values, count_errors, metric_values
-from bench.slo.gates import NOT_CHECKED, OK, check_gates, server_gap
-from bench.slo.verdict import IdleTtft, LevelVerdict, ObjectiveVerdict, check_exit_code, judge
+from bench.slo.gates import NOT_CHECKED, OK, check_gates, server_gap, trips
+from bench.slo.verdict import LevelVerdict, ObjectiveVerdict, check_exit_code, judge
 
 __all__ = [
     "NEVER",
     "NOT_CHECKED",
     "OK",
-    "IdleTtft",
     "LevelVerdict",
     "ObjectiveVerdict",
     "Values",
@@ -36,4 +35,5 @@ __all__ = [
     "judge",
     "metric_values",
     "server_gap",
+    "trips",
 ]

@@ -46,7 +46,8 @@ class Evidence(NamedTuple):
     """What is known about one objective. `bounds` gives (low, high) at a confidence.
 
     `reasons` not empty: the data do not allow a verdict. `growth`: how many times as many
-    episodes would allow one, as far as the data say.
+    episodes would allow one, as far as the data say. `available`: distinct tasks that the material
+    holds and that were not asked, for a rate that counts distinct tasks.
     """
 
     observed: float | None
@@ -55,6 +56,7 @@ class Evidence(NamedTuple):
     reasons: list[str]
     notes: list[str]
     growth: float
+    available: int | None = None
 
 
 def evidence_of(
@@ -81,7 +83,9 @@ def metric_values(level: Level, metric: str, workload: str = "") -> Values:
     """The values of a quantile metric at a level, seconds.
 
     metric: ttft_s and tpot_s of every model call, latency_s and ttfat_s of every episode, tool_s
-    of every tool execution (refused and unknown calls never reached a tool and do not count).
+    of every tool execution: only one that ended well took a time, any other that reached the tool
+    is a failed attempt (refused and unknown calls never did: the model's fault, not counted).
+    A call of one output token has no time per token, and is not counted in tpot_s.
     workload: only its episodes; empty: all but selection.
     """
     members = members_of(level, workload, metric)
@@ -96,7 +100,11 @@ def metric_values(level: Level, metric: str, workload: str = "") -> Values:
             if tool.outcome not in (ToolOutcome.refused, ToolOutcome.unknown)
         ]
     else:
-        found = [(episode_key(call), _call_value(call, metric)) for call in level.llm]
+        found = [
+            (episode_key(call), _call_value(call, metric))
+            for call in level.llm
+            if not (metric == "tpot_s" and call.output_tokens == 1)
+        ]
     kept = [(key, value) for key, value in found if key in number]
     good = [(key, value) for key, value in kept if value is not None]
     return Values(
@@ -108,19 +116,22 @@ def metric_values(level: Level, metric: str, workload: str = "") -> Values:
 
 
 def count_errors(level: Level, workload: str = "") -> tuple[int, int]:
-    """(episodes in error, episodes attempted). workload: "": every member; "all": no selection.
+    """(episodes in error, episodes issued). workload: "": every one; "all": no selection.
+
+    Everything that was issued at the point counts, the warm-up too: an engine that fails while it
+    warms up fails.
 
     An error is an episode that was cut, or failed because a model call got no whole answer
     (transport or stream). What the model said wrongly (an unparseable or truncated call) is
     quality, counted in TSA and in the answer rate.
     """
     last: dict[EpisodeKey, LLMRecord] = {}
-    for call in level.llm:
+    for call in [*level.cut.llm, *level.llm]:
         key = episode_key(call)
         if key not in last or call.turn >= last[key].turn:
             last[key] = call
     errors = attempts = 0
-    for episode in level.episodes:
+    for episode in [*level.cut.episodes, *level.episodes]:
         if workload == "all" and episode.workload is Workload.selection:
             continue
         if workload not in ("", "all", episode.workload.value):
@@ -169,7 +180,7 @@ def _quantile_evidence(level: Level, objective: Objective, slo: Slo) -> Evidence
     reasons = [] if at.decidable else [at.reason]
     notes = []
     share = found.missing / (found.missing + len(found.values))
-    if objective.metric != "tpot_s" and share > slo.gate_error_rate:
+    if share > slo.gate_error_rate:
         reasons.append(
             f"values_missing: {found.missing} good attempts gave no {objective.metric}, "
             f"{share:.1%} of all"
@@ -196,7 +207,9 @@ def _tsa_evidence(level: Level, slo: Slo, selection: Sequence[SelectionRow]) -> 
     }
     share = rows[0].tsa_attempts
     items = min(share.n, len(asked)) if asked else share.n
+    known = sum(bool(t.workload is Workload.selection and t.turns) for t in level.tasks.values())
     evidence = _rate_evidence(rows[0].tsa_attempts.value, items, share.n)
+    evidence = evidence._replace(available=max(known - items, 0))
     if items >= slo.min_items:
         return evidence
     reason = f"n_too_small: {items} of {slo.min_items} distinct selection items"
@@ -216,9 +229,14 @@ def _answer_evidence(level: Level, objective: Objective, answers: Sequence[Answe
         if episode.task not in level.tasks or level.tasks[episode.task].facts
     }
     share = rows[0].correct
-    return _rate_evidence(
-        rows[0].correct.value, min(share.n, len(asked)) if asked else share.n, share.n
+    tasks = min(share.n, len(asked)) if asked else share.n
+    known = sum(
+        bool(task.facts) and objective.workload in ("", task.workload.value)
+        for task in level.tasks.values()
+        if task.workload is not Workload.selection
     )
+    evidence = _rate_evidence(rows[0].correct.value, tasks, share.n)
+    return evidence._replace(available=max(known - tasks, 0))
 
 
 def _rate_evidence(rate: float, independent: int, n: int) -> Evidence:
@@ -259,7 +277,7 @@ def _episode_value(episode: EpisodeRecord, metric: str) -> float | None:
 
 
 def _tool_value(tool: ToolRecord) -> float | None:
-    return NEVER if tool.outcome in (ToolOutcome.timeout, ToolOutcome.cut) else tool.latency_s
+    return tool.latency_s if tool.outcome is ToolOutcome.ok else NEVER
 
 
 def _same_level(row: SelectionRow | AnswerRow, level: Level) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.fit.level import Level
-from bench.record import LLMRecord
+from bench.record import LLMRecord, ToolOutcome
 from bench.scenario import Slo
 from bench.slo.evidence import count_errors
 
@@ -30,6 +30,7 @@ def check_gates(level: Level, slo: Slo, planned_hit_rate: float | None = None) -
         "client_cpu": gate_client_cpu(level, slo),
         "lag": gate_lag(level, slo),
         "error_rate": gate_error_rate(level, slo),
+        "tool_errors": gate_tool_errors(level, slo),
         "steady_state": gate_steady_state(level),
         "server_agreement": gate_server_agreement(level, slo),
         "cache_hits": gate_cache_hits(level, slo, planned_hit_rate),
@@ -46,11 +47,8 @@ def gate_complete(level: Level) -> str:
     """The point ended by itself, without an error, and every member left its record."""
     if level.point.error:
         return f"point_error: the point ended with: {level.point.error}"
-    return (
-        OK
-        if level.complete
-        else "incomplete: the point was cut short, or records of it are missing"
-    )
+    why = level.incomplete or "the point was cut short, or records of it are missing"
+    return OK if level.complete else f"incomplete: {why}"
 
 
 def gate_issued(level: Level) -> str:
@@ -88,7 +86,7 @@ def gate_lag(level: Level, slo: Slo) -> str:
 
 
 def gate_error_rate(level: Level, slo: Slo) -> str:
-    """Errors over every attempt, selection items included (see `count_errors`)."""
+    """Errors over everything issued, selection and warm-up included (see `count_errors`)."""
     errors, attempts = count_errors(level)
     if attempts == 0:
         return "no_members: no episode is a member of this level"
@@ -97,6 +95,23 @@ def gate_error_rate(level: Level, slo: Slo) -> str:
     return (
         f"error_rate_high: {errors} of {attempts} episodes ended in an error "
         f"({errors / attempts:.1%}), {slo.gate_error_rate:.1%} is the limit"
+    )
+
+
+def gate_tool_errors(level: Level, slo: Slo) -> str:
+    """Tools answered: a tool that fails at once makes an episode short and its prompts small.
+
+    Over every execution that reached a tool, warm-up included; timeouts are failures too.
+    """
+    outcomes = [tool.outcome for tool in [*level.cut.tools, *level.tools]]
+    failed = sum(one in (ToolOutcome.error, ToolOutcome.timeout) for one in outcomes)
+    reached = failed + outcomes.count(ToolOutcome.ok)
+    if failed <= slo.gate_tool_error_rate * reached:
+        return OK
+    return (
+        f"tool_errors_high: {failed} of {reached} tool executions failed ({failed / reached:.1%}), "
+        f"{slo.gate_tool_error_rate:.1%} is the limit (a query that the model wrote wrongly is "
+        "among them; the table of errors tells)"
     )
 
 

@@ -6,22 +6,20 @@ levels (methods.md section 5).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
-from bench.fit.level import Level, episode_key
+from bench.fit.law import Law
+from bench.fit.level import Level
 from bench.quality.selection import AnswerRow, SelectionRow
-from bench.record import LLMRecord
-from bench.scenario import Direction, Objective, Slo
+from bench.scenario import RATE_METRICS, Direction, Objective, Slo
 from bench.slo.evidence import Evidence, evidence_of, members_of
 from bench.slo.gates import check_gates, trips
+from bench.slo.infeasible import infeasible
 
 UNBOUNDED = 1e9  # what lies above it is shown as None
-
-IdleTtft = Callable[[str, float, float], float | None]
-"""(engine name, prompt tokens, cached tokens) -> TTFT of an idle engine in seconds, if known."""
 
 
 class ObjectiveVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,11 +42,12 @@ class ObjectiveVerdict(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None
     high: float | None
     n: int
-    needed: int | None  # further episodes until it could be decided
+    needed: int | None  # further episodes (tsa, answer_rate: distinct tasks) to decide it
     verdict: str
     valid: bool
     infeasible: bool
     reasons: list[str]
+    available: int | None = None  # of `needed`: tasks that the material holds and were not asked
 
 
 class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,14 +67,14 @@ def judge(
     slo: Slo,
     selection: Sequence[SelectionRow],
     answers: Sequence[AnswerRow],
-    idle: IdleTtft | None = None,
+    laws: Sequence[Law] = (),
     planned_hit_rate: float | None = None,
 ) -> list[LevelVerdict]:
     """One verdict per level, in the order of `levels` (methods.md section 5).
 
-    selection, answers: rows of the same levels, found by engine, run and users. idle: TTFT of an
-    idle engine, for `infeasible`. planned_hit_rate: share of prompt tokens that the plan wants
-    from the prefix cache; None: nothing was planned.
+    selection, answers: rows of the same levels, found by engine, run and users. laws: TTFT and TPOT
+    laws of the engines, for `infeasible`. planned_hit_rate: share of prompt tokens that the plan
+    wants from the prefix cache; None: nothing was planned.
     """
     verdicts = []
     for level in levels:
@@ -83,7 +82,7 @@ def judge(
             evidence_of(level, objective, slo, selection, answers) for objective in slo.objectives
         ]
         gates = check_gates(level, slo, planned_hit_rate)
-        verdicts.append(_level_verdict(level, slo, evidence, gates, idle))
+        verdicts.append(_level_verdict(level, slo, evidence, gates, laws))
     return verdicts
 
 
@@ -105,12 +104,12 @@ def _level_verdict(
     slo: Slo,
     evidence: list[Evidence],
     gates: dict[str, str],
-    idle: IdleTtft | None,
+    laws: Sequence[Law],
 ) -> LevelVerdict:
     tripped = [f"not_valid: {name}: {reason}" for name, reason in gates.items() if trips(reason)]
     failed = _holm(slo, evidence)
     rows = [
-        _objective_verdict(level, objective, slo.confidence, one, number in failed, tripped, idle)
+        _objective_verdict(level, objective, slo.confidence, one, number in failed, tripped, laws)
         for number, (objective, one) in enumerate(zip(slo.objectives, evidence, strict=True))
     ]
     found = {row.verdict for row in rows}
@@ -135,7 +134,7 @@ def _objective_verdict(
     evidence: Evidence,
     failed: bool,
     tripped: list[str],
-    idle: IdleTtft | None,
+    laws: Sequence[Law],
 ) -> ObjectiveVerdict:
     low, high = evidence.bounds(confidence)
     reasons = tripped + evidence.reasons
@@ -146,7 +145,7 @@ def _objective_verdict(
     if verdict == "undecided" and not tripped:
         needed = _needed(level, objective, evidence, low, high)
     # What passes is feasible, whatever a fitted law says.
-    impossible = "" if verdict == "passed" else _infeasible(level, objective, idle)
+    impossible = "" if verdict == "passed" else infeasible(level, objective, laws)
     if impossible:
         reasons = [*reasons, impossible]
     return ObjectiveVerdict(
@@ -168,6 +167,7 @@ def _objective_verdict(
         valid=not tripped,
         infeasible=bool(impossible),
         reasons=reasons + evidence.notes,
+        available=evidence.available,
     )
 
 
@@ -232,7 +232,9 @@ def _needed(
     low: float | None,
     high: float | None,
 ) -> int | None:
-    """Further episodes until it could be decided, if the estimate stays where it is.
+    """Further observations until it could be decided, if the estimate stays where it is.
+
+    Episodes; of a rate over distinct items (`evidence.n`), items.
 
     A bound's distance from the estimate falls with the square root of n. None: not estimable.
     """
@@ -243,42 +245,12 @@ def _needed(
     side = high if evidence.observed <= objective.bound else low
     if side is not None and gap > 0:
         growth = max(growth, (abs(side - evidence.observed) / gap) ** 2)
-    episodes = len(members_of(level, objective.workload, objective.metric))
-    if growth <= 1 or growth > UNBOUNDED or episodes == 0:
+    counted = evidence.n
+    if objective.metric not in RATE_METRICS:
+        counted = len(members_of(level, objective.workload, objective.metric))
+    if growth <= 1 or growth > UNBOUNDED or counted == 0:
         return None
-    return int(np.ceil(episodes * (growth - 1)))
-
-
-def _infeasible(level: Level, objective: Objective, idle: IdleTtft | None) -> str:
-    """Why the bound cannot be met by an idle engine, or nothing (methods.md section 4).
-
-    An answer never ends before its first token, so the idle TTFT bounds the latency too.
-    """
-    if idle is None or objective.direction is not Direction.below:
-        return ""
-    if objective.metric not in ("ttft_s", "ttfat_s", "latency_s"):
-        return ""
-    if objective.quantile is None or objective.quantile < 0.5:
-        return ""
-    calls = _calls(level, objective)
-    prompts = [call.prompt_tokens for call in calls if call.prompt_tokens is not None]
-    cached = [call.cached_tokens or 0 for call in calls if call.prompt_tokens is not None]
-    if not prompts:
-        return ""
-    prompt_tokens, cached_tokens = float(np.median(prompts)), float(np.median(cached))
-    least_s = idle(level.engine, prompt_tokens, cached_tokens)
-    if least_s is None or least_s <= objective.bound:
-        return ""
-    return (
-        f"infeasible: an idle engine needs {least_s:.3g} s to the first token of the median "
-        f"prompt ({prompt_tokens:.0f} tokens, {cached_tokens:.0f} of them cached), the bound is "
-        f"{objective.bound:g} s"
-    )
-
-
-def _calls(level: Level, objective: Objective) -> list[LLMRecord]:
-    members = members_of(level, objective.workload, objective.metric)
-    return [call for call in level.llm if episode_key(call) in members]
+    return int(np.ceil(counted * (growth - 1)))
 
 
 def _shown(value: float | None) -> float | None:
