@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from bench.record import EpisodeOutcome, LLMOutcome, ToolOutcome
@@ -59,11 +60,12 @@ def threats_of(runs: Sequence[Run]) -> list[str]:
     threats: list[str] = []
     if any(run.facts.endpoint.simulated for run in runs):
         threats.append(
-            "The engine is a model with published or predicted coefficients. It says what that "
-            "model predicts; measure a real engine before a purchase or a sign-off."
+            "A simulated engine is a model with published or predicted coefficients. It says what "
+            "that model predicts; measure a real engine before a purchase or a sign-off."
         )
-    engines = [scenario.engine.name for scenario in scenarios]
-    if len(set(engines)) > 1 and len(engines) < 3 * len(set(engines)):
+    threats += _differing(runs)
+    launches = Counter(scenario.engine.name for scenario in scenarios)
+    if len(launches) > 1 and min(launches.values()) < 3:
         threats.append(
             "Fewer than three launches per engine: differences between engines are descriptive."
         )
@@ -85,7 +87,29 @@ def threats_of(runs: Sequence[Run]) -> list[str]:
             "Selection items of the public pool carry the tool that their origin implies "
             "(Spider: SQL, PolicyQA: documents, FreshQA: web); the labels are not reviewed."
         )
+    altered = [run.facts.id for run in runs if run.altered]
+    if altered:
+        threats.append(
+            f"Record files were changed after the run was sealed ({', '.join(altered)}): none of "
+            "its levels is valid."
+        )
     torn = sum(run.torn for run in runs)
     if torn:
         threats.append(f"{torn} last lines of record files were cut off and could not be read.")
     return threats
+
+
+def _differing(runs: Sequence[Run]) -> Iterator[str]:
+    """What should be the same in every run of a campaign, is not, and is taken from the first."""
+    first = runs[0].facts
+    stated: list[tuple[str, Callable[[Run], object]]] = [
+        ("objectives or limits (slo)", lambda run: run.facts.scenario.slo),
+        ("think times (load.think_time_s)", lambda run: run.facts.scenario.load.think_time_s),
+    ]
+    for what, read in stated:
+        others = [run.facts.id for run in runs if read(run) != read(runs[0])]
+        if others:
+            yield (
+                f"Other {what} than {first.id} are stated by {', '.join(others)}; all runs are "
+                f"judged and sized by those of {first.id}."
+            )

@@ -43,8 +43,7 @@ def level_facts(level: Level, error_rate: float | None, server_gap: float | None
     """Counts and rates of one level over its window; unknown is None.
 
     error_rate: share of the episodes issued, None without any; server_gap: relative difference
-    between the server's and
-    the client's sum of request times, None when it was not checked.
+    between the server's and the client's sum of request times, None when it was not checked.
     """
     window_s = max((level.end_ns - level.start_ns) / NS_PER_S, 0.0)
     outcomes = [episode.outcome for episode in level.episodes]

@@ -33,6 +33,7 @@ class Law(msgspec.Struct, frozen=True, kw_only=True):
     mape: float | None = None  # in sample, share
     quantile_error: float | None = None  # largest relative error p10..p99 (distributions)
     accepted: bool = True
+    unrefuted: bool = False  # accepted, but n is too small to refute it where it is off
     note: str = ""
 
     def coefficient(self, name: str) -> Coefficient | None:

@@ -128,6 +128,7 @@ def fit_tool(
         failures=failures,
         quantile_error=None if found is None else found[1],
         accepted=found is not None,
+        unrefuted=found is not None and found[1] > MAX_QUANTILE_ERROR,
         note="; ".join([*notes, *_failure_notes(records)]),
     )
 
@@ -195,11 +196,15 @@ def _choose(observed: _Observed) -> tuple[tuple[_Fit, float] | None, str]:
     samples = [quantile_interval(values, q) for q in levels]
     errors = [(fit, _quantile_error(fit, values, levels)) for fit in fits]
     accepted = [one for one in errors if _accepted(one[0], samples, levels)]
-    checked = "" if levels[-1] == CHECKED_QUANTILES[-1] else f"checked up to p{levels[-1] * 100:g}"
+    checked = f"checked p{levels[0] * 100:g} to p{levels[-1] * 100:g}"
     if not accepted:
         nearest = min((error for _, error in errors), default=math.inf)
-        return None, f"no family comes within 10 % of the quantiles (nearest {nearest:.0%})"
-    return min(accepted, key=lambda one: one[0].aicc), checked
+        most = f"{MAX_QUANTILE_ERROR:.0%}"
+        return None, f"no family comes within {most} of the quantiles (nearest {nearest:.0%})"
+    best = min(accepted, key=lambda one: one[0].aicc)
+    if best[1] > MAX_QUANTILE_ERROR:
+        checked += f"; off by up to {best[1]:.0%}, which n={len(values)} is too small to refute"
+    return best, checked
 
 
 def _fit(data: _Observed, family: str, shifted: bool) -> _Fit | None:

@@ -60,6 +60,7 @@ def documents(content: Content) -> dict[str, dict[str, Any]]:
 
 
 def _verdict(content: Content) -> dict[str, Any]:
+    sources = {(level.engine, level.run): level.simulated for level in content.levels}
     return {
         "objectives": [
             _builtins(objective) for level in content.verdicts for objective in level.objectives
@@ -69,6 +70,7 @@ def _verdict(content: Content) -> dict[str, Any]:
                 "engine": level.engine,
                 "run": level.run,
                 "users": level.users,
+                "simulated": sources.get((level.engine, level.run)),
                 "verdict": level.verdict,
                 "valid": level.valid,
                 "gates": level.gates,

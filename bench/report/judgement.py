@@ -23,8 +23,19 @@ def headline(content: Content) -> list[str]:
             if users:
                 parts.append(f"{word} at {_and(users)} users")
         name = f"{engine} (run {run})" if several_launches(content) else engine
-        sentences.append(f"{name}: {'; '.join(parts)}.")
+        sentences.append(f"{name}: {'; '.join(parts)}.{_unchecked_words(levels)}")
     return sentences
+
+
+def _unchecked_words(levels: list[LevelVerdict]) -> str:
+    """How many gates stand behind a launch's verdicts without having been checked everywhere."""
+    gates = {gate for level in levels for gate in level.gates}
+    unchecked = {
+        gate for level in levels for gate, state in level.gates.items() if is_unchecked(state)
+    }
+    if not unchecked:
+        return ""
+    return f" {len(unchecked)} of {len(gates)} gates could not be checked at every level."
 
 
 def several_launches(content: Content) -> bool:
@@ -69,7 +80,16 @@ def _verdict_row(content: Content, level: LevelVerdict, objectives: list[str]) -
 def level_name(content: Content, engine: str, run: str, users: int) -> str:
     """How a level is called in a table."""
     suffix = f", run {run}" if several_launches(content) else ""
-    return f"{engine}, {users}{NBSP}{'user' if users == 1 else 'users'}{suffix}"
+    label = source_label(content, engine, run)
+    return f"{engine}, {users}{NBSP}{'user' if users == 1 else 'users'}{suffix}{label}"
+
+
+def source_label(content: Content, engine: str, run: str) -> str:
+    """Where a launch's tokens came from, beside its name; nothing where all have one source."""
+    sources = {(level.engine, level.run): level.simulated for level in content.levels}
+    if len(set(sources.values())) < 2 or (engine, run) not in sources:
+        return ""
+    return f" ({'simulated' if sources[engine, run] else 'measured'})"
 
 
 def _objective_head(objective: ObjectiveVerdict) -> str:
@@ -147,9 +167,16 @@ def what_decides(objective: ObjectiveVerdict) -> str:
         return "No run can: even an idle engine needs longer. Raise the bound or change the engine."
     if objective.verdict == "failed":
         return "Decided: failed. Fewer users, another engine or another bound."
-    if objective.needed is not None:
-        unit = "items" if objective.metric == "tsa" else "episodes"
-        return f"About {objective.needed:,} more {unit} at this level."
+    needed, left = objective.needed, objective.available
+    unit = "items" if objective.metric == "tsa" else "tasks"
+    if needed is not None and left is not None and needed > left:
+        return (
+            f"A larger set of {unit}: about {needed:,} more distinct {unit} are needed at this "
+            f"level, and the material holds {left:,} that were not asked."
+        )
+    if needed is not None:
+        counted = "episodes" if left is None else f"distinct {unit}"
+        return f"About {needed:,} more {counted} at this level."
     return "A longer run at this level; how much longer cannot be said from these data."
 
 
@@ -203,7 +230,7 @@ def is_unchecked(state: str) -> bool:
 
 
 def plan_table(content: Content) -> Table:
-    """Layouts beside each other: users per group at the SLO, groups, GPUs, nodes."""
+    """Layouts beside each other: users per group as predicted, groups, GPUs, nodes."""
     rows = [_plan_row(item) for item in content.plan.rows]
     return Table(
         id="plan-layouts",
@@ -211,25 +238,43 @@ def plan_table(content: Content) -> Table:
         f"{content.plan.gpus_per_node} GPUs a node",
         columns=[
             *texts("Layout"),
-            *numbers("GPUs per group", "Users per group, SLO met"),
+            *numbers("GPUs per group", "Users per group, predicted", "Users per GPU"),
             *texts("What limits it"),
-            *numbers("TPOT p50, ms", "Episode p50, s", "Groups", "GPUs", "Nodes", "GPUs, N+1"),
+            *numbers("TPOT p50, ms", "Episode p50, s", "Groups", "GPUs", "Nodes"),
+            *numbers("GPUs, N+1", "Nodes, N+1"),
             *texts("Source"),
         ],
         rows=rows,
         empty="no layout was sized (the sizing had no coefficients or no objective)",
-        notes=[_sentence(note) for note in content.plan.notes],
+        notes=[_covered_words(content), *(_sentence(note) for note in content.plan.notes)],
         notes_always=True,
     )
 
 
+def _covered_words(content: Content) -> str:
+    """Which objectives the users of a group rest on, and which the prediction says nothing of."""
+    covered = content.plan.covered
+    asked = dict.fromkeys(o.name for level in content.verdicts for o in level.objectives)
+    left = [name for name in asked if name not in covered]
+    words = "Users per group are predicted. "
+    if covered:
+        words += f"They keep {_and(covered)}, as predicted"
+    else:
+        words += "They keep no objective, only the KV cache and the engine's own limits"
+    return f"{words}; nothing is predicted of {_and(left)}." if left else f"{words}."
+
+
 def _plan_row(item: PlanRow) -> list[Cell]:
     unmet = item.users_per_group is None
-    none = "SLO not met" if unmet else "not computed"
+    none = "objectives not met" if unmet else "not computed"
+    if item.rejected:
+        none = "rejected"
+    per_gpu = None if unmet else (item.users_per_group or 0) / item.gpus_per_replica_group
     return row(
         item.layout,
         quantity.count(item.gpus_per_replica_group),
-        quantity.count(item.users_per_group, "not even one meets the SLO"),
+        _users_words(item),
+        quantity.number(per_gpu, none),
         item.limiting,
         quantity.number(item.tpot_s_p50, none, quantity.MS),
         quantity.number(item.latency_s_p50, none),
@@ -237,8 +282,20 @@ def _plan_row(item: PlanRow) -> list[Cell]:
         quantity.count(item.gpus, none),
         quantity.count(item.nodes, none),
         quantity.count(item.gpus_n_plus_1, none),
+        quantity.count(item.nodes_n_plus_1, none),
         item.source,
     )
+
+
+def _users_words(item: PlanRow) -> str:
+    """Users per group, and how far that lies beyond what was measured."""
+    if item.users_per_group is None:
+        return quantity.missing("rejected" if item.rejected else "not even one keeps them")
+    users = quantity.count(item.users_per_group)
+    if item.measured_users is None:
+        return f"{users} (not measured)"
+    factor = item.users_per_group / item.measured_users
+    return f"{users} ({factor:.1f}{NBSP}×{NBSP}the most measured)" if factor > 1 else users
 
 
 def assumptions_table(content: Content) -> Table:

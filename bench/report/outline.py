@@ -48,14 +48,7 @@ def banners(content: Content) -> list[Banner]:
     """What a reader must know before the first number."""
     found = []
     if content.simulated:
-        found.append(
-            Banner(
-                "simulated",
-                "SIMULATED ENGINE",
-                "The tokens of this report came from a model of an engine, not from GPUs. Its "
-                "numbers show what the model predicts; they sign off nothing on real hardware.",
-            )
-        )
+        found.append(Banner("simulated", "SIMULATED ENGINE", _simulated_words(content)))
     if content.seed_reference:
         found.append(Banner("reference", "SEED REFERENCE", SEED_REFERENCE))
     for item in content.runs:
@@ -64,6 +57,18 @@ def banners(content: Content) -> list[Banner]:
             text = f"Run {item.facts.id}: {reason}. Its numbers rest on the records that exist."
             found.append(Banner("incomplete", "INCOMPLETE", text))
     return found
+
+
+def _simulated_words(content: Content) -> str:
+    engines = {x.facts.scenario.engine.name: x.facts.endpoint.simulated for x in content.runs}
+    whose = "The tokens of this report"
+    if not all(engines.values()):
+        named = ", ".join(name for name, simulated in engines.items() if simulated)
+        whose = f"The tokens of {named} (and of these alone)"
+    return (
+        f"{whose} came from a model of an engine, not from GPUs. Its numbers show what the model "
+        "predicts; they sign off nothing on real hardware."
+    )
 
 
 def outline(content: Content) -> list[Section]:
@@ -90,8 +95,8 @@ def _plan(content: Content) -> Section:
         title="Sizing plan",
         lead=[
             "Layouts beside each other at the same target. A group is what is bought together: "
-            "one replica, or several where the layout says so. N+1 adds one group, so that the "
-            "loss of one leaves the target served."
+            "one replica, or several where the layout says so; users per GPU compare layouts at "
+            "equal GPUs. N+1 adds one replica, so that the loss of one leaves the target served."
         ],
         tables=[judgement.plan_table(content), judgement.assumptions_table(content)],
     )

@@ -15,6 +15,7 @@ DASH = "–"
 NBSP = "\u00a0"
 MS = 1e3
 PERCENT = 1e2
+FEW = 10  # fewer observations than this are an indication
 
 
 def is_known(value: float | None) -> bool:
@@ -92,6 +93,11 @@ def coefficient(value: float, low: float | None, high: float | None) -> str:
 def count(value: float | None, reason: str = "not counted") -> str:
     """A whole number with thousands separators."""
     return missing(reason) if value is None else f"{value:,.0f}"
+
+
+def sample(n: int) -> str:
+    """How many observations a number rests on; with few it is an indication."""
+    return f"{n:,}{NBSP}(indication)" if 0 < n < FEW else f"{n:,}"
 
 
 def metric_scale(metric: str) -> tuple[float, str]:

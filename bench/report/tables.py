@@ -16,7 +16,6 @@ from bench.report.table import NBSP, Cell, Column, Table, numbers, row, texts
 from bench.stats.interval import Interval
 
 OPEN = "\u201copen\u201d: the data do not bound that side (too few observations)."
-INTERVALS = f"Brackets are 95 % intervals; {OPEN}"
 NO_LEVEL = "no level has records"
 METRICS = ("ttft_s", "tpot_s", "ttfat_s", "latency_s", "tool_s")
 PARTS = {
@@ -26,6 +25,10 @@ PARTS = {
     "tools": "tools",
     "answer_decode": "answer",
 }
+
+
+def _intervals(content: Content) -> str:
+    return f"Brackets are {content.confidence:.0%} intervals; {OPEN}"
 
 
 def levels_table(content: Content) -> Table:
@@ -60,7 +63,7 @@ def _level_row(content: Content, level: LevelFacts) -> list[Cell]:
         quantity.count(level.failed),
         quantity.count(level.tail),
         quantity.number(level.running_mean, "no counter"),
-        quantity.number(level.output_tokens_per_s, "not counted"),
+        quantity.number(level.output_tokens_per_s, "not reported"),
         quantity.number(level.episodes_per_s, "not counted"),
     )
 
@@ -83,11 +86,16 @@ def checks_table(content: Content) -> Table:
         caption="The measurement itself",
         columns=[
             *texts("Level"),
-            *numbers("Schedule lag p99, ms", "Client CPU (of a core)", "Error rate (of attempts)"),
+            *numbers("Schedule lag p99, ms", "Client CPU (of a core)", "Error rate (of issued)"),
             *numbers("Prefix hit rate", "Gap to the server's own latency"),
         ],
         rows=rows,
         empty=NO_LEVEL,
+        notes=[
+            "Error rate: of every episode issued at the level, warm-up included, those that were "
+            "cut or got no whole answer from the engine. What the model said wrongly, or a tool "
+            "failed to do, is no error here."
+        ],
     )
 
 
@@ -103,7 +111,10 @@ def latency_table(content: Content) -> Table:
         rows=rows,
         empty="no level has an answered episode",
         heads=2,
-        notes=[INTERVALS, "Missing: attempts that never reached the event that is timed."],
+        notes=[
+            _intervals(content),
+            "Missing: attempts that never reached the event that is timed.",
+        ],
     )
 
 
@@ -153,7 +164,7 @@ def _latency_row(content: Content, item: LatencyRow, *more: str) -> list[Cell]:
         level_name(content, item.engine, item.run, item.users),
         *more,
         f"{quantity.metric_words(item.metric)}, {unit}",
-        quantity.count(item.n),
+        quantity.sample(item.n),
         quantity.count(item.missing),
         *(quantity.interval(q, scale) for q in (item.p50, item.p95, item.p99)),
     )
@@ -166,7 +177,7 @@ def path_table(content: Content) -> Table:
         row(
             level_name(content, item.engine, item.run, item.users),
             item.workload,
-            quantity.count(item.n),
+            quantity.sample(item.n),
             quantity.whole(item.total_s, "no answered episode", quantity.MS),
             *(_part(item, name) for name in names),
         )
@@ -204,7 +215,7 @@ def growth_table(content: Content) -> Table:
         row(
             f"{item.engine}, {item.users} users",
             f"turn {item.turn + 1}",
-            quantity.count(item.n),
+            quantity.sample(item.n),
             quantity.count(item.prompt_tokens_p50),
             quantity.count(item.uncached_tokens_p50, "not reported"),
             quantity.interval(item.ttft_s_p50, quantity.MS),
@@ -221,7 +232,7 @@ def growth_table(content: Content) -> Table:
         rows=rows,
         empty="no episode has a turn with a TTFT",
         heads=2,
-        notes=[INTERVALS],
+        notes=[_intervals(content)],
         folded=True,
     )
 
@@ -235,7 +246,13 @@ def laws_table(content: Content, tools: bool) -> Table:
         id=f"laws-{kind}",
         caption=f"Fitted laws of the {'tools' if tools else 'engine'}",
         columns=[
-            *texts("Engine", "Law", "Family", "Coefficients with 95 % interval", "Fitted on"),
+            *texts(
+                "Engine",
+                "Law",
+                "Family",
+                f"Coefficients with {content.confidence:.0%} interval",
+                "Fitted on",
+            ),
             *numbers("n", *(("Timeouts, censored", "Failures, apart") if tools else ())),
             *texts("Error", "Accepted"),
         ],
@@ -252,6 +269,8 @@ def laws_table(content: Content, tools: bool) -> Table:
 def _law_row(law: Law, tools: bool) -> list[Cell]:
     ranges = [f"{name} {_span(span)}" for name, span in law.range.items() if len(span) == 2]
     accepted = "✓ yes" if law.accepted else "✗ no"
+    if law.unrefuted:
+        accepted = "? not refuted"
     return row(
         law.engine,
         law.name,
@@ -308,7 +327,7 @@ def _accounting_row(item: AccountingRow) -> list[Cell]:
     return row(
         f"{item.engine}, {item.users} users",
         item.row,
-        quantity.count(item.n),
+        quantity.sample(item.n),
         quantity.number(item.stated_ms, "the seed states none"),
         quantity.number(item.seed_accounting_ms, "not counted"),
         quantity.missing("nothing stated")
@@ -341,13 +360,16 @@ def selection_table(content: Content) -> Table:
         ],
         rows=rows,
         empty="the workload held no selection item, so no tool choice was graded",
-        notes=["Brackets are 95 % Wilson intervals; n is in each cell, since the bases differ."],
+        notes=[
+            f"Brackets are {content.confidence:.0%} Wilson intervals; n is in each cell, since the "
+            "bases differ."
+        ],
     )
 
 
 def _rate(item: Interval) -> str:
     text = quantity.rate(item)
-    return f"{text} (n = {item.n:,})" if item.n else text
+    return f"{text} (n = {quantity.sample(item.n)})" if item.n else text
 
 
 def _selection_head(content: Content, item: SelectionRow) -> list[str]:
@@ -429,8 +451,9 @@ def answers_table(content: Content) -> Table:
         row(
             level_name(content, item.engine, item.run, item.users),
             item.workload,
-            quantity.count(item.correct.n),
+            quantity.sample(item.correct.n),
             quantity.rate(item.correct),
+            quantity.sample(item.completed.n),
             quantity.rate(item.completed),
         )
         for item in content.answers
@@ -440,10 +463,13 @@ def answers_table(content: Content) -> Table:
         caption="Answer correctness by level and workload",
         columns=[
             *texts("Level", "Workload"),
-            *numbers("n", "Correct answers", "Answered at all"),
+            *numbers("n with facts", "Correct answers", "n", "Answered at all"),
         ],
         rows=rows,
         empty="no episode with expected facts was attempted",
         heads=2,
-        notes=["Both are shares of the attempted episodes. " + INTERVALS],
+        notes=[
+            "Both are shares of the attempted episodes, correct answers of those whose task states "
+            "facts. " + _intervals(content)
+        ],
     )

@@ -250,7 +250,7 @@ def _needed(
         counted = len(members_of(level, objective.workload, objective.metric))
     if growth <= 1 or growth > UNBOUNDED or counted == 0:
         return None
-    return int(np.ceil(counted * (growth - 1)))
+    return int(np.ceil(counted * (growth - 1) - 1e-9))
 
 
 def _shown(value: float | None) -> float | None:

@@ -32,7 +32,7 @@ def growth_figure(content: Content) -> Figure:
     for number, engine in enumerate(dict.fromkeys(item.engine for item in rows)):
         mine = [item for item in rows if item.engine == engine]
         words = f"Median TTFT in milliseconds by turn of the episode for {engine}, one line for "
-        words += "each number of users, with 95 % intervals."
+        words += f"each number of users, with {content.confidence:.0%} intervals."
         panels.append(
             draw_panel(f"growth-{number}", engine, words, partial(_draw_growth, rows=mine))
         )
@@ -56,9 +56,9 @@ def growth_figure(content: Content) -> Figure:
     return Figure(
         id="fig-growth",
         title="TTFT by turn of the episode",
-        caption=f"Median TTFT (ms) of the turns that call a tool, with 95 % intervals: the "
-        f"prompt grows with every observation. n = {sum(item.n for item in rows):,}; "
-        f"{source_words(content)}.",
+        caption="Median TTFT (ms) of the turns that call a tool, with "
+        f"{content.confidence:.0%} intervals: the prompt grows with every observation. "
+        f"n = {sum(item.n for item in rows):,}; {source_words(content)}.",
         panels=panels,
         data=data,
         empty=data.empty,

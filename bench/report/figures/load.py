@@ -30,11 +30,12 @@ Point = tuple[int, Interval]
 def concurrency_figure(content: Content) -> Figure:
     """TTFT, TPOT, episode latency and throughput against users: a panel each."""
     rows = [item for item in content.latency if item.workload == "all" and item.metric in METRICS]
+    sure = f"{content.confidence:.0%}"
     panels = [
         draw_panel(
             f"load-{metric.replace('.', '-')}",
             title,
-            f"{title} in {unit} against users: median and 95th percentile with 95 % intervals, "
+            f"{title} in {unit} against users: median and 95th percentile with {sure} intervals, "
             "one colour and marker for each engine.",
             partial(_draw_quantiles, content=content, rows=mine, unit=unit),
         )
@@ -50,15 +51,15 @@ def concurrency_figure(content: Content) -> Figure:
     return Figure(
         id="fig-load",
         title="Latency and throughput under load",
-        caption="Solid: p50, dashed: p95, bars: 95 % intervals (a side that the data do not bound "
-        f"has no bar). n = {count:,} attempted episodes; {source_words(content)}.",
+        caption=f"Solid: p50, dashed: p95, bars: {sure} intervals (a side that the data do not "
+        f"bound has no bar). n = {count:,} attempted episodes; {source_words(content)}.",
         panels=panels,
         data=_concurrency_data(content, rows),
         empty="no level has records",
     )
 
 
-def _throughputs() -> list[tuple[str, str, str, Callable[[LevelFacts], float]]]:
+def _throughputs() -> list[tuple[str, str, str, Callable[[LevelFacts], float | None]]]:
     return [
         ("tokens", "Output throughput", "tokens per s", lambda level: level.output_tokens_per_s),
         ("episodes", "Episode throughput", "episodes per s", lambda level: level.episodes_per_s),
@@ -108,14 +109,14 @@ def _quantile_line(
 
 
 def _draw_levels(
-    axes: Axes, content: Content, read: Callable[[LevelFacts], float], unit: str
+    axes: Axes, content: Content, read: Callable[[LevelFacts], float | None], unit: str
 ) -> None:
     for key in dict.fromkeys((level.engine, level.run) for level in content.levels):
         mine = [level for level in content.levels if (level.engine, level.run) == key]
-        mine = sorted((x for x in mine if quantity.is_known(read(x))), key=lambda x: x.users)
+        known = sorted((x.users, y) for x in mine if (y := read(x)) is not None)
         look = style(series_index(content, key)) | {"linestyle": "-"}
-        users = [level.users for level in mine]
-        axes.plot(users, [read(x) for x in mine], label=label(series_name(content, *key)), **look)
+        name = label(series_name(content, *key))
+        axes.plot([x for x, _ in known], [y for _, y in known], label=name, **look)
     users_axis(axes, [level.users for level in content.levels])
     axes.set_ylim(bottom=0)
     axes.set_ylabel(unit)
@@ -168,7 +169,7 @@ def selection_figure(content: Content) -> Figure:
         tsa = [(x.users, x.tsa) for x in content.selection if (x.engine, x.run) == key]
         right = [(x.users, x.correct) for x in answers if (x.engine, x.run) == key]
         words = f"Tool selection accuracy and answer correctness against users for {name}, "
-        words += "with 95 % Wilson intervals."
+        words += f"with {content.confidence:.0%} Wilson intervals."
         draw = partial(_draw_selection, tsa=tsa, answers=right, bounds=bounds)
         panels.append(draw_panel(f"tsa-{number}", name, words, draw))
     items = sum(x.tsa.n for x in content.selection)
@@ -176,9 +177,9 @@ def selection_figure(content: Content) -> Figure:
     return Figure(
         id="fig-selection",
         title="Tool selection and answers under load",
-        caption="Shares from 0 to 1 with 95 % Wilson intervals; the axis does not start at 0."
-        f"{line} n = {items:,} selection items and {sum(x.correct.n for x in answers):,} "
-        f"gradable episodes; {source_words(content)}.",
+        caption=f"Shares from 0 to 1 with {content.confidence:.0%} Wilson intervals; the axis does "
+        f"not start at 0.{line} n = {items:,} selection items and "
+        f"{sum(x.correct.n for x in answers):,} gradable episodes; {source_words(content)}.",
         panels=panels,
         data=_selection_data(content, answers),
         empty="no selection item and no answer was graded",
