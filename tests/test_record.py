@@ -79,3 +79,12 @@ def test_a_cells_name_is_read_back() -> None:
     assert (warm.is_planned_cold, cold.is_planned_cold) == (False, True)
     assert not warm.is_primer
     assert make_call(cell=warm.cell + PRIMER_SUFFIX).is_primer
+
+
+def test_uncached_tokens_are_not_known_unless_the_cached_are() -> None:
+    assert make_call(prompt_tokens=100, cached_tokens=40).uncached_tokens == 60
+    assert make_call(prompt_tokens=100).uncached_tokens is None
+    assert make_call(cached_tokens=40).uncached_tokens is None
+    # A cell that was planned cold has none cached, whether the server says so or not.
+    assert make_call(prompt_tokens=100, cell=cell_name(100, 0, 0)).uncached_tokens == 100
+    assert make_call(prompt_tokens=100, cell=cell_name(100, 0.5, 0)).uncached_tokens is None

@@ -58,6 +58,28 @@ def test_a_sealed_run_is_read_back(tmp_path: Path) -> None:
     assert manifest.files["episodes-0.jsonl"].lines == 3
 
 
+@pytest.mark.parametrize("change", ["edited", "removed", "added", "appended"])
+def test_records_that_are_not_those_sealed_make_the_run_incomplete(
+    tmp_path: Path, change: str
+) -> None:
+    directory = written(tmp_path / "a", 3, 3)
+    seal_run(directory, "complete")
+    path = directory / "episodes-0.jsonl"
+    match change:
+        case "edited":
+            path.write_bytes(path.read_bytes().replace(b'"user":0', b'"user":1'))
+        case "removed":
+            path.unlink()
+        case "added":
+            path = directory / "episodes-1.jsonl"
+            path.write_bytes((directory / "episodes-0.jsonl").read_bytes())
+        case _:
+            path.write_bytes(path.read_bytes() + msgspec.json.encode(ended(3)) + b"\n")
+    run = read_run(directory)
+    assert not run.complete
+    assert run.incomplete_reason == f"its records differ from the manifest: {path.name}"
+
+
 def test_a_lost_episode_makes_the_run_incomplete(tmp_path: Path) -> None:
     manifest = seal_run(written(tmp_path / "a", 3, 2), "complete")
     assert manifest.status == "incomplete"

@@ -168,15 +168,14 @@ def what_decides(objective: ObjectiveVerdict) -> str:
     if objective.verdict == "failed":
         return "Decided: failed. Fewer users, another engine or another bound."
     needed, left = objective.needed, objective.available
-    unit = "items" if objective.metric == "tsa" else "tasks"
+    unit = {"tsa": "items", "answer_rate": "tasks"}.get(objective.metric, "episodes")
     if needed is not None and left is not None and needed > left:
         return (
             f"A larger set of {unit}: about {needed:,} more distinct {unit} are needed at this "
             f"level, and the material holds {left:,} that were not asked."
         )
     if needed is not None:
-        counted = "episodes" if left is None else f"distinct {unit}"
-        return f"About {needed:,} more {counted} at this level."
+        return f"About {needed:,} more {unit} at this level."
     return "A longer run at this level; how much longer cannot be said from these data."
 
 

@@ -16,7 +16,7 @@ The dependence is measured where the question is, on the indicator 1{X > x_q}:
    (Korn and Graubard 1998, for shares near 0 or 1).
 5. Bounds by inverting the exact binomial test with n_eff values: `high` is the smallest observed x
    with "P(X > x) < 1 - q" significant, `low` the largest with "P(X >= x) > 1 - q" significant.
-   Without dependence these are the order statistics of `quantiles.one_sided_bounds`.
+   Without dependence these are the order statistics of `quantiles.quantile_interval`, one-sided.
 6. It may be judged (`decidable`) with at least `min_blocks` blocks and n_eff*(1 - q) >= 10.
 """
 
@@ -55,14 +55,6 @@ class QuantileBounds(msgspec.Struct, frozen=True, kw_only=True):
     n_eff: float
     decidable: bool
     reason: str
-
-    def side(self, bound: float) -> str:
-        """Where the quantile lies: "below" the bound or on it, "above" it, or "undecided"."""
-        if not self.decidable:
-            return "undecided"
-        if self.high is not None and self.high <= bound:
-            return "below"
-        return "above" if self.low is not None and self.low > bound else "undecided"
 
 
 def quantile_bounds(

@@ -6,7 +6,6 @@ Observations that depend on each other (turns of one episode, neighbours in time
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -48,14 +47,6 @@ def quantile_interval(values: ArrayLike, q: float, confidence: float = 0.95) -> 
     )
 
 
-def one_sided_bounds(values: ArrayLike, q: float, confidence: float = 0.95) -> Interval:
-    """As `quantile_interval`, but each bound alone holds with `confidence` (above 0.5).
-
-    A quantile objective passes when `high` is inside its bound and fails when `low` is outside.
-    """
-    return quantile_interval(values, q, two_sided(confidence))
-
-
 def two_sided(confidence: float) -> float:
     """The two-sided confidence whose bounds each hold one-sidedly with `confidence`."""
     if not 0.5 < confidence < 1:
@@ -63,16 +54,6 @@ def two_sided(confidence: float) -> float:
             f"confidence={confidence}", "a one-sided bound needs 0.5 to 1", "use e.g. 0.95"
         )
     return 2 * confidence - 1
-
-
-def clean_sample_size(q: float, confidence: float = 0.95) -> int:
-    """The smallest n of independent values without an exceedance that bounds the q-quantile.
-
-    q**n <= 1 - confidence: p95 needs 59, p99 needs 299 at 95 % (methods.md section 5).
-    """
-    check_share("q", q)
-    check_share("confidence", confidence)
-    return math.ceil(math.log(1 - confidence) / math.log(q))
 
 
 def wilson(k: int, n: int, confidence: float = 0.95) -> Interval:

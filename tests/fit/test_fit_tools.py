@@ -87,7 +87,7 @@ def test_timeouts_are_censored_and_not_the_slowest_values() -> None:
     law = fit_tool(some_records(sample, timeout_s=1.5), "web_search", "e")
     assert law.censored == int(np.sum(sample > 1.5))
     assert law.accepted
-    assert law.note == "checked up to p80"
+    assert law.note == "checked p10 to p80"
     # Beyond the timeout nothing was seen; the law still knows that something is there.
     assert tool_quantile(law, CHECKED)[1] == pytest.approx(truth.ppf(0.95), rel=0.15)
 
@@ -111,7 +111,7 @@ def test_what_no_family_describes_stays_empirical() -> None:
     two = np.where(rng.random(N) < 0.5, 0.01, 0.1) * rng.lognormal(0, 0.1, N)
     law = fit_tool(some_records(two), "sql_query", "e")
     assert (law.family, law.accepted) == ("empirical", False)
-    assert "no family comes within 10 %" in law.note
+    assert "no family comes within 10%" in law.note
     assert tool_quantile(law, 0.9) == pytest.approx(np.quantile(two, 0.9))
 
 
@@ -133,3 +133,14 @@ def test_a_shift_stays_below_the_minimum() -> None:
     law = fit_tool(some_records(sample), "vector_search", "e")
     assert law.value("shift") <= 0.99 * sample.min() + 1e-12
     assert law.value("shift") == pytest.approx(0.05, rel=0.05)
+
+
+def test_a_law_that_few_values_cannot_refute_is_not_called_right() -> None:
+    """Forty values leave a quantile wide open: off by more than 10 %, and inside its interval."""
+    rng = np.random.default_rng(1)
+    law = fit_tool(some_records(rng.lognormal(-3, 0.8, 40)), "sql_query", "e")
+    assert law.accepted and law.unrefuted
+    assert "n=40 is too small to refute" in law.note
+    sure = fit_tool(some_records(rng.lognormal(-3, 0.3, 4000)), "sql_query", "e")
+    assert sure.accepted and not sure.unrefuted
+    assert sure.note == "checked p10 to p99"

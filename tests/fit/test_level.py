@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+import pytest
 
 from bench.episode import Workload
+from bench.fit.facts import level_facts
 from bench.fit.level import Level, by_episode, levels_of
 from bench.record import (
     GRID_POINT,
     EngineSample,
     EpisodeRecord,
+    LLMOutcome,
     LLMRecord,
     PointKind,
     PointRecord,
@@ -129,6 +132,53 @@ def test_an_episode_that_was_scheduled_and_never_recorded_makes_it_incomplete() 
     level = only(a_run([a_point(10.0, 12.0)], episodes[1:], llm, scheduled))
     assert level.attempted == level.scheduled - 1
     assert not level.complete
+
+
+def test_nothing_fails_open() -> None:
+    """Each record that is missing, or says what no other does, makes the level incomplete."""
+    episodes, llm, scheduled = a_load(100)
+    for episode in episodes:
+        episode.turns = 1
+    point = a_point(10.0, 12.0)
+    assert only(a_run([point], episodes, llm, scheduled)).incomplete == ""
+    for run, why in (
+        (a_run([point], episodes, llm, []), "100 episodes are recorded that no record scheduled"),
+        (a_run([point], episodes[1:], llm, scheduled), "1 scheduled episodes left no record"),
+        (a_run([point], episodes, llm[::2], scheduled), "50 episodes lack records of model calls"),
+        (a_run([point], episodes, [], scheduled), "100 episodes lack records of model calls"),
+    ):
+        level = only(run)
+        assert level.incomplete.startswith(why)
+        assert not level.complete
+    altered = a_run([point], episodes, llm, scheduled)
+    altered.altered = "its records differ from the manifest: llm-0.jsonl"
+    assert only(altered).incomplete == altered.altered
+    assert only(a_run([point], episodes, llm, [])).scheduled == 0
+
+
+def test_what_was_cut_as_warm_up_is_kept_apart() -> None:
+    episodes, llm, scheduled = a_load(220, warm=20)
+    tool = make_tool(point="u4", episode=0)
+    level = only(a_run([a_point(20.0, 24.0)], episodes, llm, scheduled, [tool]))
+    assert (len(level.cut.episodes), len(level.cut.llm), level.cut.tools) == (20, 20, [tool])
+    # Its last episodes end within the window: 10 a second in, 10 a second out.
+    facts = level_facts(level, None, None)
+    assert facts.episodes_per_s == pytest.approx(10.0, rel=0.01)
+
+
+def test_a_completed_answer_without_a_token_count_leaves_no_throughput() -> None:
+    episodes, llm, scheduled = a_load(100)
+    for call in llm:
+        call.done_ns, call.output_tokens = call.first_delta_ns, 30
+    run = a_run([a_point(10.0, 12.0)], episodes, llm, scheduled)
+    assert level_facts(only(run), None, None).output_tokens_per_s == pytest.approx(300, rel=0.03)
+    llm[-10].outcome = LLMOutcome.transport_error  # broke off: nothing was completed
+    llm[-10].output_tokens = None
+    assert level_facts(only(run), None, None).output_tokens_per_s is not None
+    llm[-10].outcome = LLMOutcome.ok
+    assert level_facts(only(run), None, None).output_tokens_per_s is None
+    nothing = only(a_run([a_point(None, None)], [], [], []))
+    assert level_facts(nothing, None, None).error_rate is None
 
 
 def test_a_point_without_its_record_is_recovered() -> None:

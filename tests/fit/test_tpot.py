@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from bench.episode import ToolCall
+from bench.fit.law import Coefficient, refusal
 from bench.fit.tpot import concurrency, fit_tpot, predict_tpot
 from bench.record import LLMRecord
-from makers import MS, make_call
+from makers import MS, S, make_call
 
 
 def a_call(
@@ -121,3 +122,32 @@ def test_one_constant_load_identifies_no_slope() -> None:
     assert law is not None
     slopes = [law.coefficient(name) for name in ("d", "e")]
     assert all(one is not None and one.low is None and one.high is None for one in slopes)
+
+
+def test_a_law_is_accepted_only_when_it_fits_and_its_load_is_identified() -> None:
+    def known(name: str) -> Coefficient:
+        return Coefficient(name=name, value=1.0, low=0.9, high=1.1, unit="ms")
+
+    needed = [("c0",), ("d", "e")]
+    assert refusal(0.02, [known("c0"), known("e")], needed) == ""
+    assert refusal(0.02, [known("c0")], needed) == "d and e not identified"
+    assert refusal(0.2, [known("c0"), known("d")], needed) == ("the mean error of 20% exceeds 10%")
+
+
+def test_records_without_cached_tokens_give_no_law() -> None:
+    """What the engine computed for others is then not known, and 0 would charge it to d."""
+    calls = [
+        make_call(
+            episode=number,
+            sent_ns=number * S,
+            first_delta_ns=number * S + S // 10,
+            done_ns=number * S + S,
+            prompt_tokens=2000,
+            output_tokens=30,
+        )
+        for number in range(60)
+    ]
+    assert fit_tpot([calls], "e") is None
+    for call in calls:
+        call.cached_tokens = 0
+    assert fit_tpot([calls], "e") is not None

@@ -298,6 +298,7 @@ def _plan() -> SizingPlan:
             layout=layout,
             gpus_per_replica_group=gpus,
             users_per_group=users,
+            measured_users=16,
             limiting="prefill: the token budget of a step is full",
             tpot_s_p50=0.0171 if users else None,
             latency_s_p50=1.82 if users else None,
@@ -305,6 +306,7 @@ def _plan() -> SizingPlan:
             gpus=None if users is None else 4 * gpus,
             nodes=None if users is None else gpus // 2,
             gpus_n_plus_1=None if users is None else 5 * gpus,
+            nodes_n_plus_1=None if users is None else gpus // 2 + 1,
             source="predicted, shipped coefficients",
         )
         for layout, gpus, users in (("TP=2", 2, None), ("TP=4", 4, 26), ("2 x TP=2", 4, 21))

@@ -14,8 +14,10 @@ def words(table: Table) -> list[list[str]]:
 
 def test_headline_says_each_launch_in_one_sentence(rich: Content) -> None:
     assert judgement.headline(rich) == [
-        "h100-70b-fp8-tp2: failed at 4 and 8 users; not valid at 16 users.",
-        "h100-70b-fp8-tp4: undecided at 4 and 8 users; not valid at 16 users.",
+        "h100-70b-fp8-tp2: failed at 4 and 8 users; not valid at 16 users."
+        " 1 of 4 gates could not be checked at every level.",
+        "h100-70b-fp8-tp4: undecided at 4 and 8 users; not valid at 16 users."
+        " 1 of 4 gates could not be checked at every level.",
     ]
 
 
@@ -72,11 +74,53 @@ def test_gates_are_grouped_by_state(rich: Content) -> None:
     assert not judgement.is_unchecked("not_settled: more than half")
 
 
+def test_more_items_than_the_material_holds_are_a_larger_set(rich: Content) -> None:
+    tsa = next(o for level in rich.verdicts for o in level.objectives if o.metric == "tsa")
+    tsa = msgspec.structs.replace(
+        tsa, valid=True, verdict="undecided", infeasible=False, needed=210
+    )
+    held = msgspec.structs.replace(tsa, available=210)
+    assert judgement.what_decides(held) == "About 210 more items at this level."
+    short = msgspec.structs.replace(tsa, available=209)
+    assert judgement.what_decides(short).startswith("A larger set of items: about 210 more ")
+
+
+def test_users_say_how_far_they_lie_beyond_the_measured(rich: Content) -> None:
+    _, tp4, _ = words(judgement.plan_table(rich))
+    assert tp4[2] == "26 (1.6 × the most measured)"
+    assert tp4[3] == "6.50"
+    note = judgement.plan_table(rich).notes[0]
+    assert note.startswith("Users per group are predicted. They keep no objective, only ")
+    rich = msgspec.structs.replace(
+        rich, plan=msgspec.structs.replace(rich.plan, covered=["TTFT p95"])
+    )
+    note = judgement.plan_table(rich).notes[0]
+    assert "They keep TTFT p95, as predicted; nothing is predicted of " in note
+
+
+def test_a_rejected_layout_names_no_number(rich: Content) -> None:
+    row = msgspec.structs.replace(rich.plan.rows[0], rejected="the model does not reproduce it")
+    rich = msgspec.structs.replace(rich, plan=msgspec.structs.replace(rich.plan, rows=[row]))
+    (cells,) = words(judgement.plan_table(rich))
+    assert cells[2] == cells[7] == cells[8] == "– (rejected)"
+
+
+def test_levels_of_two_sources_say_which(rich: Content) -> None:
+    engine = rich.levels[0].engine
+    rich = msgspec.structs.replace(
+        rich,
+        levels=[msgspec.structs.replace(x, simulated=x.engine == engine) for x in rich.levels],
+    )
+    names = {cells[0] for cells in words(judgement.verdict_table(rich))}
+    assert f"{engine}, 4 users (simulated)" in names
+    assert "h100-70b-fp8-tp4, 4 users (measured)" in names
+
+
 def test_a_layout_that_meets_nothing_shows_no_zero(rich: Content) -> None:
     tp2, tp4, _ = words(judgement.plan_table(rich))
-    assert tp2[2] == "– (not even one meets the SLO)"
-    assert tp2[6:10] == ["– (SLO not met)"] * 4
-    assert tp4[2:6] == ["26", "prefill: the token budget of a step is full", "17.1", "1.82"]
+    assert tp2[2] == "– (not even one keeps them)"
+    assert tp2[6:10] == ["– (objectives not met)"] * 4
+    assert tp4[4:7] == ["prefill: the token budget of a step is full", "17.1", "1.82"]
 
 
 def test_without_verdicts_the_tables_say_why(empty: Content) -> None:

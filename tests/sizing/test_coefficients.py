@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bench.scenario import Engine, StepTime
 from bench.simulator.steptime import step_ms
 from bench.sizing.coefficients import measured_step
-from makers import H100_TP2, make_step_laws
+from makers import H100_TP2, make_law, make_step_laws
 
 
 def engine(name: str = "e") -> Engine:
@@ -35,7 +35,8 @@ def test_a_decode_step_lasts_as_long_as_measured(
     kv_tokens = 2000 * decoding
     asked, given_back = (step_ms(step, (), decoding, kv_tokens) for step in (truth, found))
     assert given_back == pytest.approx(asked, rel=1e-3)
-    assert (found.b, found.c, found.request) == (b, 1.0, 20.0)
+    assert (found.b, found.c) == (b, 1.0)
+    assert found.a + found.request == pytest.approx(a + 20.0)
 
 
 def test_a_large_prefill_lasts_as_long_too() -> None:
@@ -44,6 +45,32 @@ def test_a_large_prefill_lasts_as_long_too() -> None:
     assert found is not None
     chunks = ((4000, 1000),)
     assert step_ms(found, chunks, 0, 0) == pytest.approx(step_ms(truth, chunks, 0, 0), rel=1e-3)
+
+
+@pytest.mark.parametrize("contained", [True, False])
+@pytest.mark.parametrize("seen", [True, False])
+def test_the_idle_grid_cannot_lengthen_a_decode_step(contained: bool, seen: bool) -> None:
+    """The grid cannot tell what a request costs from what a step does: `a` may hold all of it.
+
+    Whatever the TTFT law merged (the request into a, the floor into nothing), a decode step lasts
+    c0 and a long prompt its intercept.
+    """
+    truth = dataclasses.replace(H100_TP2, host=2.0, request=30.0)
+    tpot = make_step_laws("e", truth)[1]
+    extra = truth.request if contained else 0.0
+    values = {"a": truth.a + 2.0 + extra, "b": truth.b, "c": truth.c, "host": 30.0 - extra}
+    if seen:
+        values["floor"] = truth.floor + 2.0 + extra
+    found = measured_step(engine(), [make_law("ttft", "e", values), tpot])
+    assert found is not None
+    assert step_ms(found, (), 0, 0) == pytest.approx(step_ms(truth, (), 0, 0), rel=1e-6)
+    assert step_ms(found, (), 16, 48_000) == pytest.approx(step_ms(truth, (), 16, 48_000), rel=1e-6)
+    chunks = ((4000, 1000),)
+    asked = truth.request + step_ms(truth, chunks, 0, 0)
+    assert found.request + step_ms(found, chunks, 0, 0) == pytest.approx(asked, rel=1e-3)
+    if seen:
+        assert found.request == pytest.approx(30.0)
+        assert (found.a, found.floor) == pytest.approx((truth.a + 2.0, truth.floor + 2.0))
 
 
 def test_both_accepted_laws_of_that_engine_are_needed() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from bench.episode import Workload
 from bench.fit.level import Level
-from bench.record import EpisodeOutcome, EpisodeRecord, LLMRecord, ToolRecord
-from bench.sizing.demand import MAX_CALLS, Call, Demand, demand_of
+from bench.record import EpisodeOutcome, EpisodeRecord, LLMOutcome, LLMRecord, ToolRecord
+from bench.sizing.demand import MAX_CALLS, Call, Demand, demand_of, why_no_demand
 from makers import MS, make_call, make_episode, make_level, make_tool
 
 
@@ -67,12 +67,41 @@ def test_workloads_are_told_apart() -> None:
 
 
 def test_episodes_that_did_not_end_or_lack_a_part_are_left_out() -> None:
-    failed, uncounted, cut = level(1), level(1), level(1)
-    failed.episodes[0].outcome = EpisodeOutcome.failed
+    broken, uncounted, endless, cut = level(1), level(1), level(1), level(1)
+    broken.llm[1].outcome = LLMOutcome.stream_error
     uncounted.llm[0].output_tokens = None
-    cut.tools[0].done_ns = None
-    assert demand_of([failed]) is demand_of([uncounted]) is demand_of([cut]) is None
+    endless.tools[0].done_ns = None
+    cut.episodes[0].outcome = EpisodeOutcome.cut
+    for part in (broken, uncounted, endless, cut):
+        assert demand_of([part]) is None
     assert demand_of([]) is None
+    found = demand_of([level(3), broken, uncounted, endless, cut])
+    assert found is not None
+    assert (found.episodes, found.left_out) == (3, 4)
+
+
+def test_episodes_that_found_no_answer_load_the_engine_too() -> None:
+    """A demand of the answered alone would be one of the short ones."""
+    limited, unread = level(1), level(1)
+    limited.episodes[0].outcome = EpisodeOutcome.iteration_limit
+    unread.episodes[0].outcome = EpisodeOutcome.failed
+    unread.llm[1].outcome = LLMOutcome.parse_failure
+    found = demand_of([limited, unread])
+    assert found is not None and found.episodes == 2
+
+
+def test_unknown_cached_tokens_are_no_demand_and_say_so() -> None:
+    """0 would size for prompts that nothing of is cached."""
+    silent = level(2)
+    for call in silent.llm:
+        call.cached_tokens = None
+    assert silent.llm[0].uncached_tokens is None
+    assert demand_of([silent]) is None
+    assert why_no_demand([silent]).startswith("the engine does not report cached tokens")
+    for call in silent.llm:
+        call.output_tokens = None
+    assert why_no_demand([silent]).startswith("the engine reported no token counts")
+    assert why_no_demand([]) == "no level that may be believed was measured"
 
 
 def test_a_demand_without_output_has_its_prompts_context() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.fit.level import Level
 from bench.record import EpisodeRecord, LLMRecord, ToolRecord
-from bench.scenario import Engine, EngineKind, Objective, Slo
+from bench.scenario import Engine, EngineKind, Objective, Slo, StepTime
 from bench.sizing.demand import Call, Demand
 from bench.sizing.network import Network
 from bench.sizing.plan import PlanRow, SizingPlan, plan
@@ -218,6 +220,33 @@ def test_predictions_are_shown_beside_measurements() -> None:
     checks = [note for note in planned([]).notes if note.startswith("check: ")]
     assert len(checks) == 2
     assert all(note.endswith("(+0%)") or note.endswith("(-0%)") for note in checks)
+
+
+def test_a_model_that_does_not_reproduce_the_measurement_plans_nothing() -> None:
+    """Coefficients 30 % too slow: no users and no GPUs, and no anchor for the others either."""
+    slow = dataclasses.replace(
+        TP2, step=StepTime(**{k: 1.3 * v for k, v in dataclasses.asdict(TP2.step).items()})
+    )
+    goals = [objective("latency_s", 4.0)]
+    found = planned(goals, levels=[measured(TP2, 8)], engines=(slow, TP4))
+    two, four, pair = found.rows
+    for row in (two, four, pair):
+        assert (row.users_per_group, row.groups, row.gpus, row.nodes) == (None, None, None, None)
+        assert (row.gpus_n_plus_1, row.nodes_n_plus_1, row.latency_s_p50) == (None, None, None)
+    assert two.rejected.startswith("the model does not reproduce the measurement: ")
+    assert "15% is the tolerance" in two.rejected
+    assert four.rejected.startswith("no objective has enough measured values")
+    tolerant = Slo(objectives=goals, plan_tolerance=0.5)
+    kept = plan([slow], [measured(TP2, 8)], tolerant, 100, 8, 0.0, SAFETY)
+    assert kept.rows[0].users_per_group is not None and not kept.rows[0].rejected
+
+
+def test_one_replica_more_may_need_one_node_more() -> None:
+    found = planned([objective("latency_s", 4.0)], target=1, gpus_per_node=4)
+    by_layout = rows(found)
+    assert (by_layout["TP=4"].nodes, by_layout["TP=4"].nodes_n_plus_1) == (1, 2)
+    assert (by_layout["TP=2"].nodes, by_layout["TP=2"].nodes_n_plus_1) == (1, 1)
+    assert found.covered == ["latency_s goal"]
 
 
 def test_a_plan_without_levels_or_engines_still_exists() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from bench.fit.law import Law
 from bench.fit.level import Level
 from bench.record import EngineSample, EpisodeRecord, LLMRecord
 from bench.scenario import Objective, Slo
@@ -68,8 +71,10 @@ def ttft(bound: float, quantile: float = 0.5, name: str = "ttft") -> Objective:
     return Objective(name=name, metric="ttft_s", bound=bound, quantile=quantile)
 
 
-def one(level: Level, objective: Objective, slo: Slo | None = None) -> ObjectiveVerdict:
+def one(
+    level: Level, objective: Objective, slo: Slo | None = None, laws: Sequence[Law] = ()
+) -> ObjectiveVerdict:
     slo = slo or Slo()
     slo.objectives = [objective]
-    (verdict,) = judge([level], slo, [], [])
+    (verdict,) = judge([level], slo, [], [], laws)
     return verdict.objectives[0]

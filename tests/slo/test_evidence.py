@@ -92,8 +92,8 @@ def test_tool_time_counts_every_execution_that_reached_a_tool() -> None:
     for number, outcome in enumerate(ToolOutcome):
         level.tools.append(make_tool(call=number, done_ns=S // 10, outcome=outcome))
     values = metric_values(level, "tool_s").values
-    assert sum(value > 1e9 for value in values) == 2  # timeout and cut
-    assert sum(value == pytest.approx(0.1) for value in values) == 2  # ok and error
+    assert sum(value > 1e9 for value in values) == 3  # error, timeout and cut took no time
+    assert sum(value == pytest.approx(0.1) for value in values) == 1  # ok
 
 
 def test_dependent_values_widen_the_bounds() -> None:
@@ -108,6 +108,16 @@ def test_dependent_values_widen_the_bounds() -> None:
     shuffled = np.random.default_rng(4).permutation(len(dependent.episodes))
     dependent.episodes = [dependent.episodes[int(index)] for index in shuffled]
     assert one(dependent, ttft(bound)).verdict == "undecided"
+
+
+def test_answers_without_a_token_count_leave_tpot_undecided() -> None:
+    """One token has no time per token; a count that is not known is missing."""
+    level = level_of(lognormal(400))
+    for call in level.llm[:40]:
+        call.output_tokens = None
+    found = one(level, Objective(name="t", metric="tpot_s", bound=0.02, quantile=0.5))
+    assert (found.verdict, found.n) == ("undecided", 360)
+    assert any(reason.startswith("values_missing: 40 ") for reason in found.reasons)
 
 
 # Rates

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from bench.fit.level import Level
-from bench.record import EngineSample, EpisodeOutcome
+from bench.fit.level import Level, WarmUp
+from bench.record import EngineSample, EpisodeOutcome, ToolOutcome
 from bench.scenario import Slo
 from bench.slo import OK, check_gates, judge, server_gap
-from makers import S
+from makers import S, make_tool
 from slo.levels import level_of, lognormal, ttft
 
 
@@ -50,6 +50,21 @@ def failing(level: Level) -> None:
         episode.outcome = EpisodeOutcome.failed
 
 
+def failed_warming_up(level: Level) -> None:
+    """The members are well; what was cut as warm-up failed."""
+    broken = [msgspec.structs.replace(e, outcome=EpisodeOutcome.failed) for e in level.episodes[:5]]
+    level.cut = WarmUp(episodes=broken)
+
+
+def broken_tools(level: Level) -> None:
+    """One execution in ten failed at once; what the model asked wrongly does not count."""
+    for number in range(40):
+        outcome = ToolOutcome.error if number % 10 == 0 else ToolOutcome.ok
+        level.tools.append(make_tool(episode=number, done_ns=1, outcome=outcome))
+    for number in range(400):
+        level.tools.append(make_tool(episode=number, done_ns=1, outcome=ToolOutcome.refused))
+
+
 def empty(level: Level) -> None:
     level.episodes, level.scheduled = [], 0
 
@@ -75,6 +90,8 @@ def disagreeing(level: Level) -> None:
         (late, "lag", "lag_high"),
         (unsent, "lag", "lag_unknown"),
         (failing, "error_rate", "error_rate_high"),
+        (failed_warming_up, "error_rate", "error_rate_high"),
+        (broken_tools, "tool_errors", "tool_errors_high"),
         (empty, "error_rate", "no_members"),
         (drifting, "steady_state", "not_settled"),
         (disagreeing, "server_agreement", "server_disagrees"),

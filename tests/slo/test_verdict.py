@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
-from bench.scenario import Direction, Slo
+from bench.fit.law import Law
+from bench.scenario import Direction, Objective, Slo
 from bench.slo import LevelVerdict, check_exit_code, judge
+from makers import make_law
 from slo.levels import level_of, lognormal, one, ttft
 
 
@@ -84,29 +87,67 @@ def test_error_rates_at_the_bound_itself() -> None:
 # Infeasible
 
 
+def idle_laws(ttft_ms: float = 150.0, tpot_ms: float = 9.0) -> list[Law]:
+    """Of the engine "tp4": every first token after ttft_ms, every further one after tpot_ms."""
+    flat = {"a": ttft_ms, "b": 0.0, "c": 0.0, "token_budget": 8192.0}
+    return [make_law("ttft", "tp4", flat), make_law("tpot", "tp4", {"c0": tpot_ms})]
+
+
+def impossible(objective: Objective, laws: list[Law]) -> list[str]:
+    found = one(level_of(lognormal(400)), objective, laws=laws)
+    reasons = [reason for reason in found.reasons if reason.startswith("infeasible: ")]
+    assert found.infeasible == bool(reasons)
+    return reasons
+
+
 def test_a_bound_below_the_idle_engine_is_infeasible() -> None:
+    (reason,) = impossible(ttft(0.1), idle_laws())
+    assert "at least 0.15 s" in reason
+    assert "extrapolated for 100% of the calls" in reason  # these laws state no range
+    ranged = [
+        msgspec.structs.replace(
+            law, range={"uncached_tokens": [1, 9000], "cached_tokens": [0, 9000]}
+        )
+        for law in idle_laws()
+    ]
+    (reason,) = impossible(ttft(0.1), ranged)
+    assert "extrapolated" not in reason
+    assert impossible(ttft(0.16, 0.05), idle_laws()) == []
+    assert impossible(ttft(0.1), []) == []
+
+
+def test_an_idle_episode_is_the_sum_of_its_idle_parts() -> None:
+    """One call of 51 tokens: 150 ms and 50 times 9 ms."""
+    latency = Objective(name="l", metric="latency_s", bound=0.59, quantile=0.5)
+    (reason,) = impossible(latency, idle_laws())
+    assert "at least 0.6 s" in reason
+    latency.bound = 0.601
+    assert impossible(latency, idle_laws()) == []
+    (reason,) = impossible(
+        Objective(name="f", metric="ttfat_s", bound=0.1, quantile=0.5), idle_laws()
+    )
+    assert "at least 0.15 s" in reason
+    (reason,) = impossible(
+        Objective(name="t", metric="tpot_s", bound=0.008, quantile=0.5), idle_laws()
+    )
+    assert "at least 0.009 s" in reason
+
+
+def test_a_law_that_is_not_accepted_makes_nothing_infeasible() -> None:
+    poor = [msgspec.structs.replace(law, accepted=False) for law in idle_laws()]
+    assert impossible(ttft(0.1), poor) == []
+
+
+def test_sizes_that_are_not_known_make_nothing_infeasible() -> None:
     level = level_of(lognormal(400))
-    asked: list[tuple[str, float, float]] = []
-
-    def idle(engine: str, prompt_tokens: float, cached_tokens: float) -> float | None:
-        asked.append((engine, prompt_tokens, cached_tokens))
-        return 0.15
-
-    slo = Slo(objectives=[ttft(0.1), ttft(0.3, name="wide")])
-    (verdict,) = judge([level], slo, [], [], idle)
-    tight, wide = verdict.objectives
-    assert (tight.infeasible, tight.verdict) == (True, "failed")
-    assert any(reason.startswith("infeasible: ") for reason in tight.reasons)
-    assert (wide.infeasible, wide.verdict) == (False, "passed")
-    assert asked[0] == ("tp4", 2000.0, 500.0)
-    (unknown,) = judge([level], slo, [], [], lambda *_: None)
-    assert not unknown.objectives[0].infeasible
+    for call in level.llm:
+        call.cached_tokens = None
+    assert not one(level, ttft(0.1), laws=idle_laws()).infeasible
 
 
 def test_what_passed_is_not_infeasible() -> None:
-    slo = Slo(objectives=[ttft(0.3)])
-    (verdict,) = judge([level_of(lognormal(400))], slo, [], [], lambda *_: 0.31)
-    assert (verdict.objectives[0].verdict, verdict.objectives[0].infeasible) == ("passed", False)
+    found = one(level_of(lognormal(400)), ttft(0.3), laws=idle_laws(310.0))
+    assert (found.verdict, found.infeasible) == ("passed", False)
 
 
 # Exit code

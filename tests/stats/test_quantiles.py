@@ -10,10 +10,9 @@ from scipy import stats
 
 from bench.errors import AnalysisError
 from bench.stats.quantiles import (
-    clean_sample_size,
     clopper_pearson,
-    one_sided_bounds,
     quantile_interval,
+    two_sided,
     wilson,
 )
 
@@ -63,9 +62,9 @@ def test_coverage_of_p95_is_at_least_nominal() -> None:
 def test_smallest_clean_samples_are_those_of_methods_section_5(
     q: float, confidence: float, n: int
 ) -> None:
-    assert clean_sample_size(q, confidence) == n
-    assert one_sided_bounds(np.arange(float(n)), q, confidence).high == n - 1
-    assert one_sided_bounds(np.arange(float(n - 1)), q, confidence).high is None
+    both = two_sided(confidence)
+    assert quantile_interval(np.arange(float(n)), q, both).high == n - 1
+    assert quantile_interval(np.arange(float(n - 1)), q, both).high is None
 
 
 def test_nothing_gives_none_and_one_value_has_no_bounds() -> None:
