@@ -197,9 +197,6 @@ PHASES: dict[str, tuple[list[str], str, int]] = {
     "start": (["load.grid_repeats=0"], "run.json", 1),
     "grid": (["load.grid_repeats=50"], "llm-0.jsonl", 2),
     "load": (["load.grid_repeats=0", "load.duration_s=60"], "episodes-0.jsonl", 2),
-    "next point": (
-        ["load.users=[1,2]", "load.grid_repeats=0", "load.duration_s=1"], "points.jsonl", 2,
-    ),
     "shutdown": (["load.grid_repeats=0", "load.duration_s=1"], "points.jsonl", 2),
 }  # fmt: skip
 
@@ -224,7 +221,6 @@ def test_sigterm_at_any_moment_leaves_a_sealed_run(phase: str, start: Callable[.
     assert bench.process.returncode == 143, output
     assert "was stopped by SIGTERM" in run.manifest.reason
     assert run.manifest.scheduled == run.manifest.episodes
-    assert len(run.points) <= 1, "no point begins after a signal"
     assert report_says(bench.directory, "INCOMPLETE")
 
 

@@ -28,7 +28,11 @@ class Metrics(http.server.ThreadingHTTPServer):
 
     def endpoint(self, **changes: Any) -> Endpoint:
         root = f"http://127.0.0.1:{self.server_port}"
-        facts = {"base_url": f"{root}/v1", "metrics_url": f"{root}/metrics", "model": "m"}
+        facts: dict[str, Any] = {
+            "base_url": f"{root}/v1",
+            "metrics_url": f"{root}/metrics",
+            "model": "m",
+        }
         return Endpoint(**(facts | {"simulated": False, "label": "e"} | changes))
 
 
