@@ -60,6 +60,12 @@ def run_words(words: list[str], job: Job) -> tuple[Path, list[BenchError]]:
         decorated()
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error) from error
+    except OSError as error:  # Hydra makes the run's directory
+        raise ConfigError(
+            f"results={error.filename or ''}",
+            f"cannot be made ({error.strerror})",
+            "set results=DIR to a directory that can be written",
+        ) from error
     finally:
         for directory in directories:
             _remove_empty(directory)

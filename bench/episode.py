@@ -86,12 +86,16 @@ class ObservationOutcome(enum.Enum):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool gave back. `content` is the text that the model reads."""
+    """What a tool gave back. `content` is the text that the model reads.
+
+    `wait_s`: how long the call waited for a connection of ours before the service was asked.
+    """
 
     content: str
     outcome: ObservationOutcome = ObservationOutcome.ok
     error: str = ""
     rows: int | None = None
+    wait_s: float | None = None
 
 
 class ToolDescription(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import tempfile
 import time
@@ -16,7 +17,7 @@ import msgspec
 from bench.engine import launch
 from bench.engine.machine import machine_facts, versions
 from bench.engine.sampler import Sampler
-from bench.errors import BenchError, Stopped
+from bench.errors import BenchError, RecordError, Stopped
 from bench.load.drive import HostProcess, drive_point
 from bench.load.spec import HostSpec, point_spec
 from bench.material import Material, load_material
@@ -27,10 +28,12 @@ from bench.run import (
     Endpoint,
     Manifest,
     RunFacts,
+    Started,
     ToolAddresses,
     open_run,
     seal_run,
     write_atomically,
+    write_started,
 )
 from bench.scenario import EngineKind, Scenario, ToolSource
 from bench.tools.embedded import Services, start_services
@@ -43,49 +46,67 @@ CACHE = ".cache"
 def measure(scenario: Scenario, directory: Path, display: Display) -> Manifest:
     """Run one launch of a scenario into `directory` and seal it, whatever happens.
 
-    Raises the BenchError that ended the run early, after sealing what was recorded as incomplete.
+    Raises what ended the run early, after sealing what was recorded as incomplete: a BenchError,
+    Stopped for a signal that came before the seal was written.
     """
     display.show(Progress(engine=scenario.engine.name, phase="start"))
     material = _load(scenario)  # before the first file: a scenario that cannot be run leaves none
-    facts = _unstarted_facts(scenario, directory)
-    try:
-        with _stoppable(directory):
-            _measure(scenario, directory, display, facts, material)
-        display.show(Progress(engine=scenario.engine.name, phase="seal"))
-        return seal_run(directory, "complete")
-    except BenchError as error:
-        _seal_incomplete(directory, facts, str(error))
-        raise
+    facts = _facts(scenario, directory)
+    with _stoppable(directory) as stop:
+        open_run(directory, facts)
+        try:
+            stop.release()
+            with _told(directory):
+                _measure(scenario, directory, display, facts.id, material, stop)
+            display.show(Progress(engine=scenario.engine.name, phase="seal"))
+            stop.hold()
+            stop.check()  # a signal whose Stopped was swallowed, as an event loop may do
+        except BaseException as error:
+            stop.hold()
+            reason = str(error) if isinstance(error, BenchError) else f"a defect: {error!r}"
+            with contextlib.suppress(RecordError):  # of a full disk: readable, if not sealed
+                seal_run(directory, "incomplete", reason)
+            raise
+        manifest = seal_run(directory, "complete")
+        stop.check()  # it came while the run was sealed: complete, but no launch follows
+    return manifest
 
 
 def _measure(
-    scenario: Scenario, directory: Path, display: Display, facts: RunFacts, material: Material
+    scenario: Scenario,
+    directory: Path,
+    display: Display,
+    run_id: str,
+    material: Material,
+    stop: _Stop,
 ) -> None:
     _copy(material, directory)
     with ExitStack() as stack:
         services: Services | None = None
         if scenario.tools.source is ToolSource.embedded:
             services = stack.enter_context(start_services(scenario.tools, material, directory))
+        stop.check()
         addresses = services.addresses if services else _addresses(scenario)
         engine = stack.enter_context(
             launch(scenario.engine, material.directory, directory, scenario.seed)
         )
-        facts = msgspec.structs.replace(facts, endpoint=engine.endpoint, tools=addresses)
-        open_run(directory, facts)
+        write_started(directory, Started(endpoint=engine.endpoint, tools=addresses))
+        stop.check()
         sockets = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
         spec = HostSpec(
             scenario=scenario,
             endpoint=engine.endpoint,
             addresses=addresses,
             run_dir=directory,
-            run_id=facts.id,
+            run_id=run_id,
             socket_path=Path(sockets) / "host",
         )
         host = stack.enter_context(
             HostProcess.start(spec, directory / "logs" / "host.log", HOST_START_LIMIT_S)
         )
         sampler = stack.enter_context(Sampler(engine.endpoint, directory / "engine.jsonl"))
-        _points(scenario, directory, host, Watch(scenario, display, services, engine, sampler))
+        watch = Watch(scenario, display, services, engine, sampler, stop.check)
+        _points(scenario, directory, host, watch)
 
 
 def _points(scenario: Scenario, directory: Path, host: HostProcess, watch: Watch) -> None:
@@ -139,8 +160,8 @@ def _addresses(scenario: Scenario) -> ToolAddresses:
     return ToolAddresses(sql_dsn=tools.sql.dsn, vector_url=tools.vector.url, web_url=tools.web.url)
 
 
-def _unstarted_facts(scenario: Scenario, directory: Path) -> RunFacts:
-    """What is known before anything has started; the endpoint is filled in later."""
+def _facts(scenario: Scenario, directory: Path) -> RunFacts:
+    """What is known before anything has started; endpoint.json says the rest."""
     kind = scenario.engine.kind
     return RunFacts(
         id=directory.name if directory.parent.name == scenario.name else _launch_id(directory),
@@ -152,7 +173,7 @@ def _unstarted_facts(scenario: Scenario, directory: Path) -> RunFacts:
             simulated=kind is EngineKind.simulated,
             label=scenario.engine.name,
         ),
-        tools=ToolAddresses(),
+        tools=_addresses(scenario),
         machine=machine_facts(),
         versions=versions(),
     )
@@ -162,27 +183,66 @@ def _launch_id(directory: Path) -> str:
     return f"{directory.parent.name}-{directory.name}"
 
 
-def _seal_incomplete(directory: Path, facts: RunFacts, reason: str) -> None:
-    """Seal what there is. A run that never started gets its run.json now, so it can be shown."""
-    if not (directory / "run.json").exists():
-        open_run(directory, facts)
-    seal_run(directory, "incomplete", reason)
+@contextmanager
+def _told(directory: Path) -> Iterator[None]:
+    """Tell what the system refuses (a path, a program, disk space) as an expected failure."""
+    try:
+        yield
+    except OSError as error:
+        raise RecordError(
+            f"run={directory}",
+            f"the system refused something ({error})",
+            "free disk space in results and in the temporary directory, or correct the path named",
+        ) from error
+
+
+class _Stop:
+    """Whether a signal has asked for the end of the run.
+
+    Between `release` and `hold` the first one raises Stopped where the main thread is. It is kept,
+    so that `check` raises it again where that one was swallowed. Further signals change nothing.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._name = ""
+        self._held = True
+
+    def take(self, number: int, frame: FrameType | None) -> None:
+        """The handler of both signals."""
+        if self._name:
+            return
+        self._name = signal.Signals(number).name
+        if not self._held:
+            self.check()
+
+    def release(self) -> None:
+        """From now on a signal raises Stopped, as one does that has come already."""
+        self._held = False
+        self.check()
+
+    def hold(self) -> None:
+        """From now on a signal is only kept: what is being written shall be whole."""
+        self._held = True
+
+    def check(self) -> None:
+        """Raise Stopped when a signal has come."""
+        if self._name:
+            raise Stopped(
+                f"run={self._directory}",
+                f"was stopped by {self._name}",
+                "start it again with bench run",
+            )
 
 
 @contextmanager
-def _stoppable(directory: Path) -> Iterator[None]:
-    """Turn the first SIGTERM or Ctrl-C into Stopped, and ignore the next while it is handled."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        for one in previous:
-            signal.signal(one, signal.SIG_IGN)
-        name = signal.Signals(number).name
-        raise Stopped(f"run={directory}", f"was stopped by {name}", "start it again with bench run")
-
+def _stoppable(directory: Path) -> Iterator[_Stop]:
+    """Take SIGTERM and Ctrl-C while the block runs."""
+    stop = _Stop(directory)
     signals = (signal.SIGTERM, signal.SIGINT)
-    previous = {one: signal.signal(one, stop) for one in signals}
+    previous = {one: signal.signal(one, stop.take) for one in signals}
     try:
-        yield
+        yield stop
     finally:
         for one, handler in previous.items():
             signal.signal(one, handler)

@@ -11,18 +11,22 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 TERM_WAIT_S = 5.0
 KILL_WAIT_S = 5.0
+POLL_S = 0.02
 
 
 class Process:
     """A started child in a process group of its own.
 
-    `stop()` ends the whole group; leaving the `with` block does too. A grandchild that must die
-    with us needs a parent that passes the signal on (vLLM's and PostgreSQL's do).
+    `stop()` ends the whole group; leaving the `with` block does too. When the child has ended by
+    itself, what is left of its group is killed as soon as that is seen, and never later: the number
+    of a group that is gone may be another's. A grandchild that must die with us needs a parent that
+    passes the signal on (vLLM's and PostgreSQL's do).
     """
 
     def __init__(
@@ -54,24 +58,29 @@ class Process:
     @property
     def exit_code(self) -> int | None:
         """None while it runs; negative: the signal that ended it."""
-        return self._popen.poll()
+        if self._popen.returncode is None and self._has_ended():
+            self._signal(signal.SIGKILL)  # stragglers: the unreaped child still holds their number
+            self._popen.wait()
+        return self._popen.returncode
 
     def wait(self, timeout_s: float) -> int | None:
         """Wait at most timeout_s; the exit code, or None if it still runs."""
-        try:
-            return self._popen.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
+        limit_s = time.monotonic() + timeout_s
+        while (code := self.exit_code) is None and time.monotonic() < limit_s:
+            time.sleep(POLL_S)
+        return code
 
-    def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> int:
-        """Ask the group to end, then kill it. Never waits longer than the two limits."""
-        if self._popen.poll() is None:
+    def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> int | None:
+        """Ask the group to end, then kill it; the exit code, None if even that did not end it.
+
+        Never waits longer than the two limits. Of a child that has ended nothing is signalled.
+        """
+        if self.exit_code is None:
             self._signal(stop_signal)
             if self.wait(TERM_WAIT_S) is None:
                 self._signal(signal.SIGKILL)
-                self._popen.wait(KILL_WAIT_S)
-        self._signal(signal.SIGKILL)  # stragglers of the group
-        return self._popen.returncode
+                self.wait(KILL_WAIT_S)
+        return self.exit_code
 
     def last_words(self, lines: int = 5) -> str:
         """The last lines of its log, for an error message."""
@@ -80,6 +89,16 @@ class Process:
         except OSError:
             return "no log"
         return " | ".join(text.strip().splitlines()[-lines:]) or "its log is empty"
+
+    def _has_ended(self) -> bool:
+        """True when the child has ended; it is not reaped, so its number stays taken."""
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13
+            return self._popen.poll() is not None
+        look = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        try:
+            return os.waitid(os.P_PID, self.pid, look) is not None
+        except ChildProcessError:  # somebody else has reaped it
+            return self._popen.poll() is not None
 
     def _signal(self, number: signal.Signals) -> None:
         try:

@@ -162,6 +162,7 @@ class ToolRecord(msgspec.Struct, kw_only=True):
     error: str = ""
     rows: int | None = None
     bytes: int | None = None
+    wait_s: float | None = None  # of latency_s: until a connection of our own pool was free
     in_flight: int | None = None  # other calls to this tool when this one started
     recorded: bool = False  # the observation was replayed, not fetched
 

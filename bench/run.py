@@ -1,6 +1,7 @@
 """Run: a directory that is opened, appended to, sealed, read.
 
-    run.json           first, opened with mode "x": scenario, endpoint, machine, versions
+    run.json           first, opened with mode "x": scenario, machine, versions
+    endpoint.json      when everything has started: where engine and tools answer
     material/          the tasks and tool descriptions that the run used
     scheduled-*.jsonl  what Locust asked for
     episodes-*.jsonl   llm-*.jsonl   tools-*.jsonl   one file per episode host
@@ -15,9 +16,11 @@ A run without manifest.json was killed: its records are still readable, and it i
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -64,7 +67,10 @@ class ToolAddresses(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """run.json: what was run, on what. Written before the first record."""
+    """run.json: what was run, on what. Written before anything is started.
+
+    `endpoint` and `tools` are what is planned until endpoint.json says what answers.
+    """
 
     schema: str = SCHEMA
     id: str
@@ -74,6 +80,13 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     tools: ToolAddresses
     machine: dict[str, Any]
     versions: dict[str, str]
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """endpoint.json: where the engine and the tools of a run answer."""
+
+    endpoint: Endpoint
+    tools: ToolAddresses
 
 
 class FileFacts(msgspec.Struct, frozen=True):
@@ -98,7 +111,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 class Appender(Generic[RecordT]):
     """Appends records to one JSON-lines file, a line and a flush each.
 
-    A full disk raises RecordError; what was written before stays readable.
+    A full disk raises RecordError, then and at every later append: half a line is taken back and
+    nothing follows it, so what was written before stays readable.
     """
 
     def __init__(self, path: Path) -> None:
@@ -108,15 +122,23 @@ class Appender(Generic[RecordT]):
             self._file = path.open("ab", buffering=0)
         except OSError as error:
             raise _disk_error(path, error) from error
+        self._whole_bytes = os.fstat(self._file.fileno()).st_size  # up to the last whole line
+        self._failure: OSError | None = None
 
     def append(self, record: RecordT) -> None:
         """Write one record. Raises RecordError when the disk does not take it."""
         line = self._encoder.encode(record) + b"\n"
+        if self._failure is not None:
+            raise _disk_error(self.path, self._failure)
         try:
             if self._file.write(line) != len(line):
-                raise OSError(28, "No space left on device")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
+            self._failure = error
+            with contextlib.suppress(OSError):  # it stays as a torn last line, which is readable
+                self._file.truncate(self._whole_bytes)
             raise _disk_error(self.path, error) from error
+        self._whole_bytes += len(line)
 
     def close(self) -> None:
         """Close the file; further appends fail."""
@@ -151,17 +173,30 @@ def open_run(directory: Path, facts: RunFacts) -> None:
         raise _disk_error(directory, error) from error
 
 
+def write_started(directory: Path, started: Started) -> None:
+    """Write endpoint.json. Raises RecordError."""
+    content = msgspec.json.format(msgspec.json.encode(started), indent=1)
+    write_atomically(directory / "endpoint.json", content)
+
+
 def seal_run(directory: Path, status: str, reason: str = "") -> Manifest:
     """Count and hash every record file and write manifest.json.
 
     A run whose episodes are not exactly the scheduled ones is incomplete, whatever was asked.
+    Raises RecordError.
     """
+    try:
+        return _seal(directory, status, reason)
+    except OSError as error:
+        raise _disk_error(directory, error) from error
+
+
+def _seal(directory: Path, status: str, reason: str) -> Manifest:
     files = _files_of(directory)
     scheduled = sum(f.lines for name, f in files.items() if name.startswith("scheduled-"))
     episodes = sum(f.lines for name, f in files.items() if name.startswith("episodes-"))
-    if status == "complete" and scheduled != episodes:
-        status = "incomplete"
-        reason = f"{scheduled} episodes were scheduled and {episodes} recorded"
+    if status == "complete" and (difference := _difference(directory)):
+        status, reason = "incomplete", difference
     manifest = Manifest(
         status=status,
         reason=reason,
@@ -178,6 +213,35 @@ def seal_run(directory: Path, status: str, reason: str = "") -> Manifest:
 
 def _files_of(directory: Path) -> dict[str, FileFacts]:
     return {path.name: _file_facts(path) for path in sorted(directory.glob("*.jsonl"))}
+
+
+class _Key(msgspec.Struct, frozen=True):
+    """Which episode a record belongs to."""
+
+    point: str
+    user: int
+    episode: int
+
+
+def _difference(directory: Path) -> str:
+    """How the recorded episodes differ from the scheduled ones; empty when they are the same."""
+    try:
+        scheduled, episodes = (
+            Counter(_read_records(directory, pattern, _Key, [0]))
+            for pattern in ("scheduled-*.jsonl", "episodes-*.jsonl")
+        )
+    except RecordError as damaged:
+        return str(damaged)
+    if scheduled == episodes:
+        return ""
+    first = min(
+        (scheduled - episodes) + (episodes - scheduled), key=lambda k: (k.point, k.user, k.episode)
+    )
+    return (
+        f"{scheduled.total()} episodes were scheduled and {episodes.total()} recorded; the first "
+        f"that differs is episode {first.episode} of user {first.user} at {first.point}: "
+        f"scheduled {scheduled[first]} times, recorded {episodes[first]} times"
+    )
 
 
 def _file_facts(path: Path) -> FileFacts:
@@ -241,6 +305,9 @@ def read_run(directory: Path) -> Run:
     """
     facts = _read_struct(directory / "run.json", RunFacts)
     assert facts is not None
+    started = _read_struct(directory / "endpoint.json", Started, required=False)
+    if started is not None:
+        facts = msgspec.structs.replace(facts, endpoint=started.endpoint, tools=started.tools)
     torn = [0]
     points = _read_records(directory, "points*.jsonl", PointRecord, torn)
     material = directory / "material"

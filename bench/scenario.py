@@ -8,11 +8,19 @@ Every default that someone may change is in `conf/`; those here only say "not gi
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from bench.episode import Workload as WorkloadName
 from bench.errors import ConfigError
+
+SECRET_OPTIONS = ("--api-key", "--hf-token")  # of vLLM
+SECRET_NAMES = frozenset(
+    {"password", "passwd", "sslpassword", "api_key", "api-key", "apikey", "key", "token"}
+)  # in the query of a URL
+PASSWORD_WORD = re.compile(r"(?:^|\s)(?:ssl)?password\s*=", re.IGNORECASE)  # in a DSN of words
 
 # OmegaConf's mark for "must be given". A default of the part's own type would be built, and so
 # checked, when the schema is registered.
@@ -129,6 +137,15 @@ class Engine:
                 "an attached engine is reached by its URL",
                 "set engine.url=http://HOST:PORT/v1",
             )
+        _no_secret("engine.url", self.url, "export the key and name it in engine.key_env")
+        for word in self.extra_args:
+            option = word.partition("=")[0].replace("_", "-")
+            if option in SECRET_OPTIONS or option.endswith("-password"):
+                raise ConfigError(
+                    f"engine.extra_args with {option}",
+                    "would write a secret into the run's records",
+                    "export VLLM_API_KEY (or HF_TOKEN) and set engine.key_env=VLLM_API_KEY",
+                )
         if self.kind is EngineKind.simulated and self.kv_tokens < self.max_model_len:
             raise ConfigError(
                 f"engine.kv_tokens={self.kv_tokens}",
@@ -240,6 +257,9 @@ class Sql:
     max_bytes: int = 16384
     pool_size: int = 16
 
+    def __post_init__(self) -> None:
+        _no_secret("tools.sql.dsn", self.dsn, "leave it out and export PGPASSWORD")
+
 
 @dataclass
 class Vector:
@@ -249,6 +269,9 @@ class Vector:
     collection: str = "documents"
     top_k: int = 5
     timeout_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        _no_secret("tools.vector.url", self.url, "leave it out and export QDRANT_API_KEY")
 
 
 @dataclass
@@ -263,6 +286,9 @@ class Web:
     delay_s_min: float = 0.2
     delay_s_max: float = 2.0
     failure_rate: float = 0.0
+
+    def __post_init__(self) -> None:
+        _no_secret("tools.web.url", self.url, "leave it out and put it into a proxy on this node")
 
 
 @dataclass
@@ -399,6 +425,19 @@ class Scenario:
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name:
             raise ConfigError(f"name={self.name!r}", "names a folder", "use letters and digits")
+
+
+def _no_secret(what: str, address: str, remedy: str) -> None:
+    """Refuse a URL or DSN that holds a password or a key; the error does not repeat it."""
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise ConfigError(what, "is no address", "write scheme://HOST:PORT") from error
+    user = parts.netloc.rpartition("@")[0]
+    names = {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    secret = ":" in user or (user and parts.scheme in ("http", "https"))
+    if secret or names & SECRET_NAMES or PASSWORD_WORD.search(address):
+        raise ConfigError(what, "holds a secret, which would be written into the records", remedy)
 
 
 def _positive(what: str, value: float) -> None:

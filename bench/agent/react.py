@@ -35,6 +35,9 @@ from bench.tools import Tool
 _ACTED_ON = (LLMOutcome.ok, LLMOutcome.parse_failure, LLMOutcome.truncated)
 
 
+ANSWER_CHARS = 65_536  # of the answer that is graded: none is cut that a model was meant to give
+
+
 class Agent:
     """The agent of one episode host; `run` may be called for many users at the same time."""
 
@@ -238,7 +241,9 @@ class _Episode:
             record.outcome, record.error = EpisodeOutcome.answered, ""
             record.done_ns = answer.last_delta_ns
             record.first_answer_ns = answer.first_answer_ns
-            record.answer = answer.content[:STORED_CHARS]
+            record.answer = answer.content[:ANSWER_CHARS]
+            if len(answer.content) > ANSWER_CHARS:
+                record.error = f"the answer of {len(answer.content)} characters is stored short"
         else:
             record.outcome = EpisodeOutcome.failed
             record.error = f"turn {answer.turn}: {answer.outcome.value}: {answer.error}"

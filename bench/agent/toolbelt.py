@@ -142,6 +142,7 @@ class Toolbelt:
         record.outcome = ToolOutcome(observation.outcome.value)
         record.error = observation.error[:STORED_CHARS]
         record.rows = observation.rows
+        record.wait_s = observation.wait_s
         record.bytes = len(observation.content.encode())
         self._sink.tool(record)
         return Seen(observation.content, done_ns), observation.outcome

@@ -9,6 +9,8 @@ import msgspec
 
 from bench.episode import ToolCall
 
+ARGUMENT_CHARS = 100_000  # of one call: a longer text would hold up the loop it is parsed in
+
 
 class Transcript:
     """Builds the `messages` of a chat request, append only: the prefix never changes."""
@@ -61,8 +63,10 @@ class Transcript:
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
-    """The arguments of a call; None when the text is no JSON object."""
+    """The arguments of a call; None when the text is no JSON object or longer than any query is."""
+    if len(text) > ARGUMENT_CHARS:
+        return None
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None

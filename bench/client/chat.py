@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from bench.client.calls import LEAK, CallAssembly, CheckedCalls
+from bench.client.calls import LEAK, CallAssembly, CheckedCalls, dump_json, load_json
 from bench.client.http import Connection, RawStream
 from bench.client.sse import Event, parse_events
 from bench.record import LLMOutcome, LLMRecord
@@ -22,6 +22,7 @@ from bench.record import LLMOutcome, LLMRecord
 PATH = "/chat/completions"
 COLLAPSED_TOKENS = 4  # so many tokens may come in one chunk; more is a stream held back
 ERROR_CHARS = 400
+MAX_COUNT = 1 << 40  # of tokens: more was never meant, and could not be recorded
 _FAILED_FINISHES = ("abort", "error")
 
 
@@ -258,10 +259,10 @@ def _is_call(content: str, body: dict[str, Any]) -> bool:
     if not text.startswith("{"):
         return False
     try:
-        value = json.loads(text)
+        value = load_json(text)
     except json.JSONDecodeError:
         return False
-    return value.get("name") in _required_parameters(body) and (
+    return _text(value.get("name")) in _required_parameters(body) and (
         "parameters" in value or "arguments" in value
     )
 
@@ -276,13 +277,13 @@ def _message_of(failure: dict[str, Any]) -> str:
     if isinstance(error, dict):
         error = error.get("message") or error
     message = error or failure.get("message") or failure.get("detail") or ""
-    return message if isinstance(message, str) else json.dumps(message)
+    return message if isinstance(message, str) else dump_json(message)
 
 
 def _decoded(data: bytes) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -293,8 +294,11 @@ def _encoding(stream: RawStream) -> str:
 
 
 def _count(usage: dict[str, Any], key: str) -> int | None:
+    """A count of tokens that can be one; else it is missing."""
     value = usage.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= MAX_COUNT else None
 
 
 def _text(value: object) -> str:

@@ -34,6 +34,7 @@ def attach(engine: Engine) -> RunningEngine:
     )
     root = root_url(base_url)
     with httpx.Client(headers=headers, timeout=PROBE_TIMEOUT_S, trust_env=False) as client:
+        _check_models(client, base_url)
         model = engine.model or _first_model(client, base_url)
         version = str(_json(client, f"{root}/version").get("version", ""))
         metrics = f"{root}/metrics" if _answers(client, f"{root}/metrics") else ""
@@ -48,6 +49,18 @@ def attach(engine: Engine) -> RunningEngine:
         key_env=engine.key_env,
     )
     return RunningEngine(endpoint, engine.name, None)
+
+
+def _check_models(client: httpx.Client, base_url: str) -> None:
+    """Raise EngineError when /models is not below the URL, as when /v1 is missing from it."""
+    if _answers(client, f"{base_url}/models"):
+        return
+    remedy = "check that the URL ends in /v1, and engine.key_env"
+    if _answers(client, f"{base_url}/v1/models"):
+        remedy = f"set engine.url={base_url}/v1"
+    raise EngineError(
+        f"engine.url={base_url}", "the server answers, but not at /models below this URL", remedy
+    )
 
 
 def key_headers(key_env: str) -> dict[str, str]:

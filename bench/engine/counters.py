@@ -47,10 +47,13 @@ def parse_metrics(text: str) -> dict[str, float]:
 
 
 async def sample(client: httpx.AsyncClient, metrics_url: str, point: str) -> EngineSample:
-    """Scrape once; a failed scrape is a sample without values, so that the gap can be seen."""
-    try:
-        response = await client.get(metrics_url)
-        values = parse_metrics(response.text) if response.is_success else {}
-    except (httpx.HTTPError, ValueError):
-        values = {}
+    """Scrape once. Raises httpx.HTTPError when no good answer comes, ValueError when it is not one.
+
+    An answer without a single counter of NAMES is none: it is some other server's page.
+    """
+    response = await client.get(metrics_url)
+    response.raise_for_status()
+    values = parse_metrics(response.text)
+    if not values:
+        raise ValueError(f"{metrics_url} shows none of vLLM's counters")
     return EngineSample(point=point, ns=time.monotonic_ns(), **values)

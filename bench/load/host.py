@@ -9,6 +9,7 @@ cuts what runs and exits 0; an error ends it with one line in the log and its ex
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -66,15 +67,16 @@ class Host:
         """Answer the lines of one peer until it hangs up."""
         self._peers[asyncio.current_task()] = writer
         try:
-            while line := await reader.readline():
+            while line := await _next_line(reader):
                 try:
-                    reply = await self._answer(decode_request(line), writer)
+                    request = decode_request(line)
                 except msgspec.MsgspecError as error:
-                    reply = Done(error=f"line: is no request ({error}); see bench.load.line")
+                    reply: Reply = Done(error=f"line: is no request ({error}); see bench.load.line")
+                else:
+                    reply = await self._answer(request, writer)
                 writer.write(encode(reply))
-                await writer.drain()
-        except (ConnectionError, ValueError) as error:  # ValueError: a line without an end
-            logger.debug("a peer went away: %s", error)
+                with contextlib.suppress(ConnectionError):  # it went away: the next line is empty
+                    await writer.drain()
         finally:
             writer.close()
             del self._peers[asyncio.current_task()]
@@ -258,6 +260,15 @@ class Host:
     def stop(self) -> None:
         """End the process in good order (SIGTERM)."""
         self._end(None)
+
+
+async def _next_line(reader: asyncio.StreamReader) -> bytes:
+    """The next line of a peer; empty when it has hung up or sent a line without an end."""
+    try:
+        return await reader.readline()
+    except (ConnectionError, ValueError) as error:
+        logger.debug("a peer went away: %s", error)
+        return b""
 
 
 def is_recorded(spec: HostSpec) -> bool:

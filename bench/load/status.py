@@ -59,7 +59,9 @@ class Counters:
         self._latency_s: deque[float] = deque(maxlen=RECENT)
 
     def start(self, point: str, user: int, episode: int, scheduled_ns: int) -> None:
-        """An episode has arrived."""
+        """An episode has arrived. A late line of another point is not this one's."""
+        if point != self.point:
+            return
         self._running[point, user, episode] = scheduled_ns
         self.started += 1
         first = self.first_scheduled_ns
@@ -67,6 +69,8 @@ class Counters:
 
     def llm(self, record: LLMRecord) -> None:
         """A model call has ended."""
+        if record.point != self.point:
+            return
         if record.outcome not in (LLMOutcome.ok, LLMOutcome.cut):
             self.llm_errors += 1
             self.last_error = record.error or record.outcome.value
@@ -75,12 +79,16 @@ class Counters:
 
     def tool(self, record: ToolRecord) -> None:
         """A tool call has ended. What the guard refused is the model's mistake, not an error."""
+        if record.point != self.point:
+            return
         if record.outcome in (ToolOutcome.error, ToolOutcome.timeout):
             self.tool_errors += 1
             self.last_error = f"{record.tool}: {record.error or record.outcome.value}"
 
     def episode(self, record: EpisodeRecord) -> None:
         """An episode has ended."""
+        if record.point != self.point:
+            return
         self._running.pop((record.point, record.user, record.episode), None)
         if record.outcome is EpisodeOutcome.cut:
             self.cut += 1

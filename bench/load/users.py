@@ -100,6 +100,20 @@ class Issuer:
         )
         connection.sendall(encode(request))
 
+    def check_page(self, user_count: int = 0, **_: object) -> None:
+        """Fail when Stop, New or Edit was pressed in Locust's page: the plan is not kept.
+
+        Called when users were spawned (user_count) and when the test stops.
+        """
+        if user_count != self.spec.users and not self.stop.is_set():
+            self.fail(
+                LoadError(
+                    f"point={self.spec.point}",
+                    "was stopped or changed in Locust's page before its end",
+                    "leave the page's buttons alone, or set load.web=false, then run again",
+                )
+            )
+
     def fail(self, error: BenchError) -> None:
         """End the point with an error."""
         self.error = self.error or error
@@ -214,6 +228,8 @@ def run_users(spec: LoadSpec) -> None:
         environment.create_web_ui(WEB_HOST, spec.web_port)
         gevent.spawn(stats_history, runner)
     gc.freeze()  # what importing has made is never looked at again: shorter pauses
+    environment.events.test_stopping.add_listener(issuer.check_page)  # type: ignore[no-untyped-call]
+    environment.events.spawning_complete.add_listener(issuer.check_page)  # type: ignore[no-untyped-call]
     issuer.restart()
     runner.start(spec.users, spawn_rate=spec.users)
     issuer.stop.wait()

@@ -117,7 +117,7 @@ def _parsed(observation: str) -> Any:
     """The observation as JSON; None when it is plain text."""
     try:
         parsed = json.loads(observation)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict | list) else None
 

@@ -253,6 +253,7 @@ class EventStream(Response):
             if not writing.done():
                 writing.cancel()
                 await asyncio.wait({writing})
+                self._service.driver.cancel(self._served.job)  # if it never took its first step
         if not writing.cancelled():
             writing.result()
 
@@ -296,6 +297,7 @@ async def _whole(service: Service, served: Served, receive: Receive) -> Response
         if not working.done():
             working.cancel()
             await asyncio.wait({working})
+            service.driver.cancel(served.job)  # if it never took its first step
     if working.cancelled():
         return Response(status_code=499)
     return service.json(served.completion.body(working.result()))

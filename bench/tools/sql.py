@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
+import time
 import uuid
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -15,17 +16,26 @@ import msgspec
 from bench.episode import Observation, ObservationOutcome
 from bench.errors import ToolError
 from bench.scenario import Sql
-from bench.sql import check
+from bench.sql import check, single_statement
 from bench.tools.observation import failed, text_argument
 
 CLIENT_MARGIN_S = 1.0  # beyond statement_timeout, before the client gives up by itself
 CONNECT_TIMEOUT_S = 10.0
+INT8_DIGITS = 18  # of the largest int8, after its first
+NUMERIC_DIGITS, NUMERIC_DECIMALS = 131_072, 16_383  # of PostgreSQL's numeric
+
+
+RELEASE_LIMIT_S = 1.0  # for a connection to come back to the pool in good order
+ROW_FACTOR = 4  # a row may have so many times max_bytes as PostgreSQL writes it: JSON is shorter
+TOO_WIDE = "a row of the answer has too many bytes"
+FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError, OSError)
 
 
 class SqlTool:
     """`{"query": "SELECT ... $1", "params": [...]}` -> `{"columns": [...], "rows": [[...]]}`.
 
-    Rows beyond `max_rows` or `max_bytes` are left out and `"truncated": true` says so.
+    Rows beyond `max_rows` or `max_bytes` are left out and `"truncated": true` says so. The limit
+    `timeout_s` begins when a connection of the pool is free; the wait for it is told apart.
     """
 
     name = "sql_query"
@@ -46,30 +56,72 @@ class SqlTool:
         refusal = check(query, self._settings.tables, self._settings.functions)
         if refusal is not None:
             return self._failed(ObservationOutcome.refused, refusal.reason)
+        started_s = time.monotonic()
         try:
-            async with asyncio.timeout(self._settings.timeout_s + CLIENT_MARGIN_S):
-                columns, rows = await self._run(query, params)
-        except (TimeoutError, asyncpg.QueryCanceledError):
+            connection = await self._pool.acquire(timeout=self._settings.timeout_s)
+        except TimeoutError:
             return self._failed(
-                ObservationOutcome.timeout,
-                f"the query took longer than {self._settings.timeout_s:g} s",
+                ObservationOutcome.error,
+                f"none of the tools.sql.pool_size={self._settings.pool_size} connections was free "
+                f"within {self._settings.timeout_s:g} s",
             )
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError, OSError) as error:
+        except FAILURES as error:
             return self._failed(ObservationOutcome.error, str(error) or type(error).__name__)
-        return self._observation(columns, rows)
+        wait_s = time.monotonic() - started_s
+        try:
+            observation = await self._ask(connection, query, params)
+        finally:
+            await self._release(connection)
+        return msgspec.structs.replace(observation, wait_s=wait_s)
 
     async def close(self) -> None:
         """Close the pool; calls that still run are cut off."""
         self._pool.terminate()
 
+    async def _ask(self, connection: Any, query: str, params: Sequence[Any]) -> Observation:
+        """Run the statement on a connection, which is cut off when the server leaves us waiting.
+
+        The server ends a slow statement itself; one that is stuck cannot even be asked to cancel.
+        """
+        running = asyncio.ensure_future(self._run(connection, query, params))
+        running.add_done_callback(_retrieve)
+        try:
+            await asyncio.wait({running}, timeout=self._settings.timeout_s + CLIENT_MARGIN_S)
+        finally:
+            stuck = not running.done()
+            if stuck:
+                connection.terminate()
+                running.cancel()
+                await asyncio.wait({running}, timeout=RELEASE_LIMIT_S)
+        error = None if stuck else running.exception()
+        if stuck or isinstance(error, asyncpg.QueryCanceledError):
+            return self._failed(
+                ObservationOutcome.timeout,
+                f"the query took longer than {self._settings.timeout_s:g} s",
+            )
+        if isinstance(error, asyncpg.InvalidTextRepresentationError) and TOO_WIDE in str(error):
+            return self._failed(
+                ObservationOutcome.refused, f"{TOO_WIDE}; select fewer or shorter values"
+            )
+        if isinstance(error, FAILURES):
+            return self._failed(ObservationOutcome.error, str(error) or type(error).__name__)
+        return self._observation(*running.result())
+
+    async def _release(self, connection: Any) -> None:
+        """Give the connection back; one that does not answer is dropped."""
+        try:
+            await self._pool.release(connection, timeout=RELEASE_LIMIT_S)
+        except FAILURES:
+            connection.terminate()
+
     async def _run(
-        self, query: str, params: Sequence[Any]
+        self, connection: Any, query: str, params: Sequence[Any]
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Column names and at most max_rows + 1 rows."""
         timeout_ms = int(self._settings.timeout_s * 1000)
-        async with self._pool.acquire() as connection, connection.transaction(readonly=True):
+        async with connection.transaction(readonly=True):
             await connection.execute(f"SET LOCAL statement_timeout = {timeout_ms}")
-            statement = await connection.prepare(query)
+            statement = await connection.prepare(bounded(query, self._settings))
             types = statement.get_parameters()
             if len(types) != len(params):
                 raise ValueError(f"the query has {len(types)} parameters, got {len(params)}")
@@ -99,6 +151,28 @@ class SqlTool:
 
     def _failed(self, outcome: ObservationOutcome, error: str) -> Observation:
         return failed(self.name, outcome, error)
+
+
+def _retrieve(running: asyncio.Future[Any]) -> None:
+    """Look at an error that nobody may ask for, or asyncio complains."""
+    if not running.cancelled():
+        running.exception()
+
+
+def bounded(query: str, settings: Sql) -> str:
+    """The checked statement inside one that ends with an error at a row of too many bytes.
+
+    One cell can hold 1 GB (text doubled in WITH queries, string_agg), and asyncpg reads a row
+    whole: so the server must not send it. The LIMIT inside keeps the test off the rows that are
+    not asked for; the cast fails, with the text it is given, for the row that is too wide.
+    """
+    text = single_statement(query)
+    limit_bytes = ROW_FACTOR * settings.max_bytes
+    return (
+        f"SELECT * FROM (SELECT * FROM (\n{text}\n) AS bench_query LIMIT {settings.max_rows + 1}) "
+        f"AS bench_row WHERE CASE WHEN octet_length((bench_row.*)::text) <= {limit_bytes} "
+        f"THEN true ELSE ('{TOO_WIDE}' || octet_length((bench_row.*)::text))::boolean END"
+    )
 
 
 async def open_sql(settings: Sql, dsn: str) -> SqlTool:
@@ -161,7 +235,7 @@ def coerce(value: Any, kind: str, name: str) -> Any:
         return [coerce(item, kind[:-2], name) for item in value]
     try:
         return _coerce_one(value, kind)
-    except (ValueError, TypeError, InvalidOperation, OverflowError):
+    except (ValueError, TypeError, InvalidOperation, OverflowError, RecursionError):
         raise ValueError(f"{name} must be a value of type {kind}, got {value!r}") from None
 
 
@@ -174,18 +248,18 @@ def _coerce_one(value: Any, kind: str) -> Any:
         case "float4" | "float8":
             return float(_not_boolean(value))
         case "numeric":
-            return Decimal(str(_not_boolean(value)))
+            return _numeric(value)
         case "text" | "varchar" | "bpchar" | "name" | "char":
             return _text(value)
         case "date":
-            return date.fromisoformat(value[:10]) if _is_midnight(value) else _reject()
+            return dt.date.fromisoformat(value[:10]) if _is_midnight(value) else _reject()
         case "timestamp":
-            return datetime.fromisoformat(value).replace(tzinfo=None)
+            return dt.datetime.fromisoformat(value).replace(tzinfo=None)
         case "timestamptz":
-            stamp = datetime.fromisoformat(value)
-            return stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)
+            stamp = dt.datetime.fromisoformat(value)
+            return stamp if stamp.tzinfo else stamp.replace(tzinfo=dt.UTC)
         case "time" | "timetz":
-            return time.fromisoformat(value)
+            return dt.time.fromisoformat(value)
         case "uuid":
             return uuid.UUID(value) if isinstance(value, str) else _reject()
         case "json" | "jsonb":
@@ -204,9 +278,20 @@ def _boolean(value: Any) -> bool:
 
 def _integer(value: Any) -> int:
     number = Decimal(str(_not_boolean(value)))
-    if number != number.to_integral_value():
-        raise ValueError
+    if number.adjusted() > INT8_DIGITS or number != number.to_integral_value():
+        raise ValueError  # int() of 1e1000000 would hold up the loop for half a minute
     return int(number)
+
+
+def _numeric(value: Any) -> Decimal:
+    """A Decimal that PostgreSQL's numeric can hold; asyncpg writes out every digit of others."""
+    number = Decimal(str(_not_boolean(value)))
+    exponent = number.as_tuple().exponent
+    if isinstance(exponent, int) and (
+        number.adjusted() >= NUMERIC_DIGITS or exponent < -NUMERIC_DECIMALS
+    ):
+        raise ValueError
+    return number
 
 
 def _not_boolean(value: Any) -> Any:
@@ -221,8 +306,8 @@ def _text(value: Any) -> str:
 
 def _is_midnight(value: str) -> bool:
     """True for a date, or a timestamp without a time of day."""
-    stamp = datetime.fromisoformat(value)
-    return stamp.time() == time(0)
+    stamp = dt.datetime.fromisoformat(value)
+    return stamp.time() == dt.time(0)
 
 
 def _reject() -> Any:

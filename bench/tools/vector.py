@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from typing import Any
 
@@ -50,16 +51,17 @@ class VectorTool:
                 answer = await self._client.query_points(
                     self._settings.collection, query=vector, limit=top_k, with_payload=True
                 )
-        except TimeoutError:
-            why = f"no answer within {self._settings.timeout_s:g} s"
-            return failed(self.name, ObservationOutcome.timeout, why)
+            found = [
+                {"id": point.id, "score": round(point.score, 4), **(point.payload or {})}
+                for point in answer.points
+            ]
+            content = msgspec.json.encode(found).decode()
         except FAILURES as error:
+            if _is_timeout(error):
+                why = f"no answer within {self._settings.timeout_s:g} s"
+                return failed(self.name, ObservationOutcome.timeout, why)
             return failed(self.name, ObservationOutcome.error, reason(error))
-        found = [
-            {"id": point.id, "score": round(point.score, 4), **(point.payload or {})}
-            for point in answer.points
-        ]
-        return Observation(content=msgspec.json.encode(found).decode(), rows=len(found))
+        return Observation(content=content, rows=len(found))
 
     async def close(self) -> None:
         """Close the HTTP client."""
@@ -76,7 +78,7 @@ async def open_vector(
     client = AsyncQdrantClient(
         url=url,
         api_key=None if embedded else os.environ.get("QDRANT_API_KEY"),
-        timeout=OPEN_TIMEOUT_S,
+        timeout=max(OPEN_TIMEOUT_S, math.ceil(settings.timeout_s) + 1),  # `call` has the limit
         check_compatibility=False,
         pool_size=MAX_CONNECTIONS,
         trust_env=not embedded,
@@ -124,6 +126,13 @@ def _top_k(value: Any, default: int) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_TOP_K:
         return None
     return value
+
+
+def _is_timeout(error: Exception) -> bool:
+    """True for our own limit, and for the client's, which qdrant-client wraps."""
+    if isinstance(error, ResponseHandlingException):
+        return isinstance(error.source, httpx.TimeoutException)
+    return isinstance(error, TimeoutError | httpx.TimeoutException)
 
 
 def reason(error: Exception) -> str:

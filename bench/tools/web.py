@@ -73,7 +73,7 @@ async def open_web(settings: Web, url: str, embedded: bool = False) -> WebTool:
     """Connect and check that the service answers in JSON. Raises ToolError."""
     client = httpx.AsyncClient(
         base_url=url,
-        timeout=OPEN_TIMEOUT_S,
+        timeout=max(OPEN_TIMEOUT_S, settings.timeout_s + 1),  # `call` has the limit
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         trust_env=not embedded,
     )

@@ -374,12 +374,17 @@ def test_a_cut_episode_records_what_it_had_begun(
     run(body())
 
 
-def test_long_answers_are_stored_short(
+def test_the_whole_answer_is_graded_and_the_call_stored_short(
     serve: Serve, descriptions: list[ToolDescription], sink: Any, tools: list[Any]
 ) -> None:
     async def body() -> None:
-        async with serve("x" * 9000, gap_s=0) as model:
-            episode = await Bench(descriptions, sink, tools).run(model, task_of())
-            assert len(episode.answer) == len(sink.llms[0].content) == 4000
+        async with serve("x" * 9000, "y" * 70_000, gap_s=0) as model:
+            bench = Bench(descriptions, sink, tools)
+            episode = await bench.run(model, task_of())
+            assert (len(episode.answer), len(sink.llms[0].content)) == (9001, 4000)
+            assert episode.error == ""
+            cut = await bench.run(model, task_of())
+            assert cut.outcome is EpisodeOutcome.answered and len(cut.answer) == 65_536
+            assert cut.error == "the answer of 70001 characters is stored short"
 
     run(body())

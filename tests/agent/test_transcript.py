@@ -59,3 +59,11 @@ def test_ids_are_unique_over_the_episode_and_match_their_observations(
 def test_arguments_that_are_an_object_are_understood(arguments: dict[str, object]) -> None:
     small = {key: value for key, value in arguments.items() if not isinstance(value, int)}
     assert parse_arguments(json.dumps(small)) == small
+
+
+def test_arguments_beyond_all_measure_are_none() -> None:
+    deep = '{"a":' * 3000 + "1" + "}" * 3000
+    long = '{"query": "' + "x" * 100_000 + '"}'
+    assert [parse_arguments(text) for text in (deep, long, '{"q": ' + "1" * 5000 + "}")] == [
+        None
+    ] * 3

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -477,3 +478,45 @@ def test_a_cut_call_keeps_what_came(serve: Serve) -> None:
             assert record.first_delta_ns is not None and record.done_ns is not None
 
     asyncio.run(asyncio.wait_for(body(), LIMIT_S))
+
+
+# ---- Degenerate answers: never an exception, never a record that cannot be written
+
+DEEP, DIGITS = '{"a":' * 3000, '{"query": ' + "1" * 5000 + "}"
+DEGENERATE = {
+    "brackets": call(0, "sql", "[" * 3000, "a"),
+    "objects": call(0, "sql", DEEP, "a"),
+    "a long number": call(0, "sql", DIGITS, "a"),
+    "an escaped string of brackets": call(0, "sql", json.dumps("[" * 3000), "a"),
+    "content of objects": delta(content=DEEP),
+    "content with a long number": delta(content=DIGITS),
+    "a nested chunk": b"data: " + DEEP.encode() + b"\n\n",
+    "nested arguments": delta() + b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function"'
+    b':{"name":"sql","arguments":' + b"[" * 900 + b"]" * 900 + b"}}]}}]}\n\n",
+}
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_a_degenerate_answer_is_a_record(name: str) -> None:
+    record = read(DEGENERATE[name], delta("tool_calls"), usage(5), DONE)
+    kinds = (LLMOutcome.parse_failure, LLMOutcome.ok)
+    assert record.outcome in kinds if "content" in name else record.outcome is kinds[0]
+    assert json.loads(msgspec.json.encode(record))
+
+
+def test_content_with_a_name_that_is_no_text_is_content() -> None:
+    record = read(delta("stop", content='{"name": ["sql"], "parameters": {}}'), usage(5), DONE)
+    assert record.outcome is LLMOutcome.ok
+
+
+def test_half_a_surrogate_pair_can_be_recorded() -> None:
+    escaped = json.dumps('{"query": "\ud83d"}').replace("\\\\", "\\")
+    record = read(call(0, "sql", escaped, "a"), delta("tool_calls"), usage(5), DONE)
+    assert [each.arguments for each in record.calls] == ['{"query": "?"}']
+    assert json.loads(msgspec.json.encode(record))
+
+
+def test_a_count_that_cannot_be_recorded_is_missing() -> None:
+    record = read(delta("stop", content="a"), usage(10**30, prompt=1 << 62), DONE)
+    assert (record.output_tokens, record.prompt_tokens) == (None, None)
+    assert json.loads(msgspec.json.encode(record))

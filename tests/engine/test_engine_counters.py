@@ -45,8 +45,10 @@ def test_the_older_names_are_known() -> None:
     assert parse_metrics(text) == {"kv_usage": 0.4}
 
 
-@pytest.mark.parametrize(("status", "text"), [(500, ""), (200, "<html>no metrics</html>"), (0, "")])
-def test_a_failed_scrape_has_no_values(status: int, text: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "text"), [(500, VLLM), (200, "<html>no metrics</html>"), (200, "a 1\n"), (0, "")]
+)
+def test_a_failed_scrape_is_no_sample(status: int, text: str) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if status == 0:
             raise httpx.ConnectError("refused")
@@ -54,9 +56,8 @@ def test_a_failed_scrape_has_no_values(status: int, text: str) -> None:
 
     async def scrape() -> None:
         async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-            got = await sample(client, "http://engine/metrics", "u4")
-        assert (got.point, got.running, got.prefix_hits, got.e2e_count) == ("u4", None, None, None)
-        assert got.ns > 0
+            with pytest.raises((httpx.HTTPError, ValueError)):
+                await sample(client, "http://engine/metrics", "u4")
 
     asyncio.run(scrape())
 

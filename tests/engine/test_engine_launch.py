@@ -57,6 +57,12 @@ def test_the_simulated_engine_answers_says_so_and_ends(tmp_path: Path) -> None:
             assert again.endpoint.simulated
             assert again.endpoint.metrics_url == endpoint.metrics_url
             assert again.endpoint.version == endpoint.version
+        root = endpoint.base_url.removesuffix("/v1")
+        with (
+            pytest.raises(EngineError, match=f"not at /models.*set engine.url={root}/v1"),
+            launch(attached(root), tmp_path, tmp_path, 1),
+        ):
+            pass
         assert httpx.get(f"{endpoint.base_url}/models", trust_env=False).is_success
         pid = running.pid
         assert pid is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import pytest
 
-from bench.errors import EngineError
+from bench.errors import EngineError, Stopped
 from bench.load.drive import HostProcess, drive_point
 from bench.load.spec import HostSpec, point_spec
 from bench.load.status import HostStatus
@@ -94,6 +94,21 @@ def test_the_same_user_gets_the_same_tasks_at_every_point(host: HostProcess) -> 
     both = set(tasks["a"]) & set(tasks["b"])
     assert len(both) > 3
     assert [tasks["a"][number] for number in both] == [tasks["b"][number] for number in both]
+
+
+def test_a_signal_is_not_swallowed_by_the_end_of_a_point_or_of_the_host(
+    host: HostProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped is a BenchError, but not one of those that the host's own end may have."""
+
+    def stopped(*args: object) -> None:
+        raise Stopped("run=x", "was stopped by SIGTERM", "start it again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(host, "_ask", stopped)
+        with pytest.raises(Stopped):
+            host.close()
+    assert host._process.exit_code is not None, "and the host has ended"
 
 
 def test_what_watch_raises_ends_the_point_and_cuts_its_episodes(

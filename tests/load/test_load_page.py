@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -39,6 +40,27 @@ def test_the_page_shows_episodes_and_ttft(host: HostProcess) -> None:
 
     drive_point(host, load_spec, spec.scenario.load, spec.run_dir / "locust.log", watch)
     assert shown >= {("episode", "react_1"), ("ttft", "react_1")}
+
+
+@pytest.mark.parametrize(
+    ("button", "data"), [("stop", {}), ("swarm", {"user_count": "7", "spawn_rate": "7"})]
+)
+def test_a_pressed_button_is_told(host: HostProcess, button: str, data: dict[str, str]) -> None:
+    spec = host.spec
+    port = free_port()
+    load_spec = msgspec.structs.replace(point_spec(spec, "u3", 3), web=True, web_port=port)
+    load = replace(spec.scenario.load, duration_s=30.0)
+    pressed: list[int] = []
+
+    def watch(status: HostStatus) -> None:
+        if status.done > 3 and not pressed:
+            url = f"http://127.0.0.1:{port}/{button}"
+            with httpx.Client(trust_env=False, timeout=10.0) as page:
+                pressed.append(page.post(url, data=data).status_code)
+
+    with pytest.raises(LoadError, match=r"point=u3: was stopped or changed in Locust's page"):
+        drive_point(host, load_spec, load, spec.run_dir / "locust.log", watch)
+    assert pressed == [200]
 
 
 def test_a_taken_port_is_told(host: HostProcess) -> None:

@@ -65,3 +65,16 @@ def test_quantiles_are_over_the_recent_values() -> None:
         counters.llm(call(250_000_000))
     status = counters.status(None)
     assert status.ttft_s_p50 == status.ttft_s_p95 == 0.25
+
+
+def test_late_lines_of_another_point_are_not_counted() -> None:
+    counters = Counters("p")
+    counters.start("before", 0, 0, 1)
+    for record in (make_episode(point="before"), make_episode(outcome=EpisodeOutcome.cut)):
+        counters.episode(record)
+    counters.llm(make_call(point="before", outcome=LLMOutcome.transport_error))
+    counters.tool(make_tool(point="before", outcome=ToolOutcome.error))
+    status = counters.status(before_ns=10)
+    assert (status.started, status.running, status.members_running) == (0, 0, 0)
+    assert (status.done, status.cut, status.llm_errors, status.tool_errors) == (0, 0, 0, 0)
+    assert status.first_scheduled_ns is None

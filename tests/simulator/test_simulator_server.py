@@ -158,6 +158,42 @@ def test_metrics_count_what_was_served() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_cancelled_before_its_first_step_frees_its_request(stream: bool) -> None:
+    engine = service()
+    request = json.dumps(body(stream=stream, max_tokens=50)).encode()
+
+    async def cancel() -> None:
+        serving: asyncio.Future[None]
+        messages = [{"type": "http.request", "body": request, "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            if messages:
+                # The server ends this request in the very turn in which its answer begins.
+                asyncio.get_running_loop().call_soon(serving.cancel)
+                return messages.pop()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: Any) -> None:
+            return None
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/chat/completions",
+            "headers": [],
+            "query_string": b"",
+        }
+        async with asyncio.timeout(LIMIT_S):
+            serving = asyncio.ensure_future(application(engine)(scope, receive, send))
+            await asyncio.wait({serving})
+
+    asyncio.run(cancel())
+    assert (engine.scheduler.running, engine.scheduler.waiting) == (0, 0)
+    assert engine.scheduler.blocks.used == 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_leaves_frees_its_blocks(stream: bool) -> None:
     engine = service()
     request = json.dumps(

@@ -23,7 +23,7 @@ from qdrant_client import AsyncQdrantClient
 from qdrant_client.http.exceptions import UnexpectedResponse
 from qdrant_client.http.models import Distance, PointStruct, VectorParams
 
-from bench.episode import ObservationOutcome
+from bench.episode import Observation, ObservationOutcome
 from bench.errors import ToolError
 from bench.material import Material
 from bench.scenario import Sql, Tools, Vector, Web
@@ -31,10 +31,15 @@ from bench.tools import open_toolbox
 from bench.tools.embed import load_embedder
 from bench.tools.embedded import Services, service, start_services
 from bench.tools.embedded.place import service_directory
+from bench.tools.sql import open_sql
 from bench.tools.vector import VectorTool
 
 CORPUS = Path(__file__).parents[3] / "shared" / "data" / "sql_guard_cases.json"
 CONTRACTS = 60
+QUERY = "SELECT count(*) FROM contracts"
+SLOW = "SELECT count(*) FROM contracts a JOIN contracts b ON a.id >= b.id OR b.id >= a.id" + (
+    "".join(f" JOIN contracts c{n} ON c{n}.id >= a.id OR a.id >= c{n}.id" for n in range(6))
+)
 DDL = """
 CREATE TABLE public.providers (id int PRIMARY KEY, name text, region text);
 CREATE TABLE public.contracts (
@@ -79,7 +84,7 @@ def make_tools() -> Tools:
         start_timeout_s=60,
         sql=Sql(
             tables=["public.contracts", "public.providers"],
-            functions=["count", "sum"],
+            functions=["count", "sum", "length", "string_agg", "array_agg"],
             timeout_s=0.5,
             max_rows=5,
             max_bytes=400,
@@ -169,14 +174,11 @@ def test_sql_caps_rows_and_bytes(services: Services) -> None:
 
 
 def test_sql_failures_are_observations(services: Services) -> None:
-    slow = "SELECT count(*) FROM contracts a JOIN contracts b ON a.id >= b.id OR b.id >= a.id" + (
-        "".join(f" JOIN contracts c{n} ON c{n}.id >= a.id OR a.id >= c{n}.id" for n in range(6))
-    )
     refused, timeout, unknown, count, syntax, kind = call(
         services,
         "sql_query",
         {"query": "SELECT * FROM secrets"},
-        {"query": slow},
+        {"query": SLOW},
         {"query": "SELECT nothing FROM contracts"},
         {"query": "SELECT 1 FROM contracts WHERE id = $1", "params": []},
         {"query": "SELEC 1"},
@@ -188,6 +190,89 @@ def test_sql_failures_are_observations(services: Services) -> None:
     assert unknown[0] == count[0] == kind[0] == "error"
     assert "1 parameters, got 0" in count[2]
     assert syntax[0] == "refused"
+
+
+def test_sql_keeps_a_huge_cell_on_the_server(services: Services) -> None:
+    """A cell made by doubling could have 1 GB, and asyncpg would read it whole."""
+    doubled = "WITH t0 AS (SELECT string_agg(name, ',') AS v FROM contracts)" + "".join(
+        f", t{n} AS (SELECT v || v AS v FROM t{n - 1})" for n in range(1, 9)
+    )
+    huge, listed, narrow, ended, semicolon = call(
+        services,
+        "sql_query",
+        {"query": f"{doubled} SELECT v FROM t8"},
+        {"query": "SELECT array_agg(name || name || name || name || name) FROM contracts"},
+        {"query": f"{doubled} SELECT length(v) AS n FROM t8"},
+        {"query": "SELECT 1 AS bench_row, 2 AS bench_row -- no more"},
+        {"query": "SELECT name FROM contracts WHERE id = $1; -- the end", "params": [7]},
+    )
+    for outcome, content, error in (huge, listed):
+        assert outcome == "refused"
+        assert "a row of the answer has too many bytes; select fewer" in error
+        assert len(content) < 400
+    size = len(",".join(f"Contract {n}" for n in range(CONTRACTS))) << 8
+    assert json.loads(narrow[1]) == {"columns": ["n"], "rows": [[size]]}
+    assert json.loads(ended[1]) == {"columns": ["bench_row", "bench_row"], "rows": [[1, 2]]}
+    assert json.loads(semicolon[1])["rows"] == [["Contract 7"]]
+
+
+def test_a_stuck_server_is_a_timeout_and_the_tool_lives_on(services: Services) -> None:
+    """SIGSTOP: it takes connections and answers nothing, so it cannot be asked to cancel."""
+    leader = psutil.Process(services.pids["postgres"])
+    settings = make_tools()
+    settings.sql.timeout_s, settings.sql.pool_size = 0.3, 1
+
+    async def run() -> list[tuple[str, str]]:
+        tool = await open_sql(settings.sql, services.addresses.sql_dsn)
+        seen = []
+        stopped = [leader, *leader.children(recursive=True)]
+        try:
+            for process in stopped:
+                process.suspend()
+            for _ in range(2):  # on a connection that was open, then without one
+                observation = await asyncio.wait_for(tool.call({"query": QUERY}), 20.0)
+                seen.append((observation.outcome.value, observation.error))
+            running = asyncio.create_task(tool.call({"query": QUERY}))
+            await asyncio.sleep(0.05)
+            running.cancel()
+            await asyncio.wait({running}, timeout=20.0)
+            assert running.cancelled()
+        finally:
+            for process in stopped:
+                if process.is_running():
+                    process.resume()
+        observation = await asyncio.wait_for(tool.call({"query": QUERY}), 20.0)
+        seen.append((observation.outcome.value, observation.error))
+        await tool.close()
+        return seen
+
+    first, second, after = asyncio.run(run())
+    assert first == ("timeout", "the query took longer than 0.3 s")
+    assert second[0] == "error"
+    assert after == ("ok", "")
+
+
+def test_the_wait_for_a_free_connection_is_told_apart(services: Services) -> None:
+    settings = make_tools()
+    settings.sql.timeout_s, settings.sql.pool_size = 0.5, 1
+
+    async def run() -> list[Observation]:
+        tool = await open_sql(settings.sql, services.addresses.sql_dsn)
+        queries = [{"query": SLOW}, {"query": SLOW}, {"query": QUERY}]
+        found = await asyncio.wait_for(asyncio.gather(*map(tool.call, queries)), 30.0)
+        await tool.close()
+        return found
+
+    slow, second, waited = asyncio.run(run())
+    assert slow.outcome is ObservationOutcome.timeout
+    assert slow.wait_s is not None
+    assert slow.wait_s < 0.5
+    for late in (second, waited):  # the first to run has used up their limit, or all but
+        if late.outcome is ObservationOutcome.error:
+            assert "none of the tools.sql.pool_size=1 connections was free" in late.error
+        else:
+            assert late.wait_s is not None
+            assert late.wait_s > 0.2
 
 
 def test_sql_answers_are_never_mixed_up(services: Services) -> None:
