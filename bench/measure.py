@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import tempfile
 import time
@@ -19,7 +20,7 @@ from bench.engine.sampler import Sampler
 from bench.errors import BenchError, Stopped
 from bench.load.drive import HostProcess, drive_point
 from bench.load.spec import HostSpec, point_spec
-from bench.material import Material, load_material
+from bench.material import Material, material_of
 from bench.progress import Display, Progress
 from bench.record import GRID_POINT, PointKind, PointRecord
 from bench.run import (
@@ -33,11 +34,13 @@ from bench.run import (
     write_atomically,
 )
 from bench.scenario import EngineKind, Scenario, ToolSource
+from bench.tools import check_toolbox
 from bench.tools.embedded import Services, start_services
 from bench.watch import Watch
 
 HOST_START_LIMIT_S = 60.0
 CACHE = ".cache"
+MATERIAL = "material"
 
 
 def measure(scenario: Scenario, directory: Path, display: Display) -> Manifest:
@@ -46,7 +49,7 @@ def measure(scenario: Scenario, directory: Path, display: Display) -> Manifest:
     Raises the BenchError that ended the run early, after sealing what was recorded as incomplete.
     """
     display.show(Progress(engine=scenario.engine.name, phase="start"))
-    material = _load(scenario)  # before the first file: a scenario that cannot be run leaves none
+    material = _prepare(scenario)  # before the first file: what cannot be run leaves none
     facts = _unstarted_facts(scenario, directory)
     try:
         with _stoppable(directory):
@@ -68,7 +71,7 @@ def _measure(
             services = stack.enter_context(start_services(scenario.tools, material, directory))
         addresses = services.addresses if services else _addresses(scenario)
         engine = stack.enter_context(
-            launch(scenario.engine, material.directory, directory, scenario.seed)
+            launch(scenario.engine, directory / MATERIAL, directory, scenario.seed)
         )
         facts = msgspec.structs.replace(facts, endpoint=engine.endpoint, tools=addresses)
         open_run(directory, facts)
@@ -111,20 +114,17 @@ def _begun(point: str, kind: PointKind, users: int) -> PointRecord:
     return PointRecord(point=point, kind=kind, users=users, started_ns=time.monotonic_ns())
 
 
-def _load(scenario: Scenario) -> Material:
-    workload = scenario.workload
-    return load_material(
-        workload.material,
-        workload.selection,
-        workload.selection_items,
-        scenario.seed,
-        Path(scenario.results).resolve() / CACHE,
-    )
+def _prepare(scenario: Scenario) -> Material:
+    """The checked material; attached tools are opened once, so that none is missing later."""
+    material = material_of(scenario, Path(scenario.results).resolve() / CACHE)
+    if scenario.tools.source is ToolSource.attached:
+        asyncio.run(check_toolbox(scenario.tools, _addresses(scenario), scenario.seed))
+    return material
 
 
 def _copy(material: Material, directory: Path) -> None:
     """What the agent is asked and shown becomes part of the run."""
-    copy = directory / "material"
+    copy = directory / MATERIAL
     for name, tasks in (("tasks.jsonl", material.tasks), ("selection.jsonl", material.selection)):
         if tasks:
             lines = b"".join(msgspec.json.encode(task) + b"\n" for task in tasks)
