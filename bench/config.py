@@ -100,6 +100,12 @@ def to_scenario(config: DictConfig) -> Scenario:
         raise ConfigError(str(error).splitlines()[0]) from error  # OmegaConf adds lines of its own
     if not isinstance(scenario, Scenario):
         raise ConfigError("config.yaml", "does not start from the schema", "restore `- schema`")
+    if not scenario.slo.objectives:
+        raise ConfigError(
+            "slo.objectives=[]",
+            "nothing would be judged, and nothing is not passed",
+            "name at least one, as conf/slo/agent.yaml does",
+        )
     return scenario
 
 

@@ -71,7 +71,13 @@ def _measure(
             services = stack.enter_context(start_services(scenario.tools, material, directory))
         addresses = services.addresses if services else _addresses(scenario)
         engine = stack.enter_context(
-            launch(scenario.engine, directory / MATERIAL, directory, scenario.seed)
+            launch(
+                scenario.engine,
+                directory / MATERIAL,
+                directory,
+                scenario.seed,
+                with_tools=scenario.workload.chooses_tools,
+            )
         )
         facts = msgspec.structs.replace(facts, endpoint=engine.endpoint, tools=addresses)
         open_run(directory, facts)

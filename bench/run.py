@@ -29,6 +29,7 @@ from bench.errors import RecordError
 from bench.record import (
     EngineSample,
     EpisodeRecord,
+    LLMOutcome,
     LLMRecord,
     PointRecord,
     ScheduledRecord,
@@ -216,6 +217,11 @@ class Run(msgspec.Struct, kw_only=True):
     def complete(self) -> bool:
         """True when the run was sealed as complete."""
         return self.manifest is not None and self.manifest.status == "complete"
+
+    @property
+    def served(self) -> bool:
+        """True when at least one model call succeeded: else the run says nothing of its engine."""
+        return any(call.outcome is LLMOutcome.ok for call in self.llm)
 
     @property
     def incomplete_reason(self) -> str:

