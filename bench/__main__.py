@@ -30,6 +30,9 @@ The choices are the files of conf/: engine, workload, load, tools, slo, scenario
 """
 
 USAGE_EXIT_CODE = 64
+NOT_VALID = 3
+TABLE_WIDTH = 120
+CHECK_COLUMNS = ("engine", "users", "objective", "observed", "bound", "n", "verdict", "reasons")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -138,21 +141,37 @@ def _report(directory: Path) -> int:
 
 
 def _check(directory: Path, users: int | None) -> int:
-    from bench.analyse import verdicts_of
+    from bench.analyse import content_of, verdicts_of
     from bench.slo import check_exit_code
 
-    verdicts = verdicts_of(directory, users)
-    table = Table("engine", "users", "objective", "observed", "bound", "n", "verdict", "reasons")
-    for level in verdicts:
-        for one in level.objectives:
-            observed = "unknown" if one.observed is None else f"{one.observed:.4g}"
-            verdict = one.verdict if one.valid else f"{one.verdict} (not valid)"
-            table.add_row(
-                one.engine, str(one.users), one.name, observed, f"{one.direction} {one.bound:g}",
-                str(one.n), verdict, "; ".join(one.reasons),
-            )  # fmt: skip
-    Console().print(table)
-    return check_exit_code(verdicts)
+    content = content_of(directory)
+    verdicts = verdicts_of(content, users)
+    console = Console(highlight=False)
+    rows = [
+        (
+            one.engine, str(one.users), one.name,
+            "unknown" if one.observed is None else f"{one.observed:.4g}",
+            f"{one.direction} {one.bound:g}", str(one.n),
+            one.verdict if one.valid else f"{one.verdict} (not valid)", "; ".join(one.reasons),
+        )
+        for level in verdicts
+        for one in level.objectives
+    ]  # fmt: skip
+    if console.is_terminal and console.width >= TABLE_WIDTH:
+        table = Table(*CHECK_COLUMNS)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    else:  # a line each, whole, for a pipe or a narrow window
+        for row in rows:
+            parts = zip(CHECK_COLUMNS, row, strict=True)
+            line = "  ".join(f"{name}={value}" for name, value in parts if value)
+            console.print(line, markup=False, soft_wrap=True)
+    if not verdicts:
+        console.print("not valid: no load level was measured")
+    for launch, reason in content.unreadable.items():
+        console.print(f"not valid: launch {launch}: {reason}", markup=False, soft_wrap=True)
+    return NOT_VALID if content.unreadable else check_exit_code(verdicts)
 
 
 def _doctor() -> int:

@@ -320,13 +320,14 @@ class _PoolItem(msgspec.Struct, frozen=True, kw_only=True):
     question: str
     expected_tool: str | None
     source: str = ""
+    licence: str = ""
 
 
 def read_selection(path: Path) -> list[Task]:
     """The selection items of a JSON-lines file; each line is of Task shape or of the pool's.
 
-    Pool shape: {"id", "question", "expected_tool": name or null, "source"}. In Task shape
-    `workload` may be left out. Raises ScenarioError naming the line.
+    Pool shape: {"id", "question", "expected_tool": name or null, "source", "licence"}. In Task
+    shape `workload` may be left out. Raises ScenarioError naming the line.
     """
     remedy = f"write one JSON object a line into {path}, as scenarios/README.md shows"
     try:
@@ -382,6 +383,7 @@ def _item(line: dict[str, Any]) -> Task:
         turns=[PlannedTurn([PlannedCall(expected)])] if expected is not None else [],
         stratum=expected or "abstention",
         source=pool.source,
+        licence=pool.licence,
     )
 
 

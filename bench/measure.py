@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -36,6 +35,7 @@ from bench.run import (
 from bench.scenario import EngineKind, Scenario, ToolSource
 from bench.tools import check_toolbox
 from bench.tools.embedded import Services, start_services
+from bench.tools.embedded.place import HOST_PREFIX, service_directory
 from bench.watch import Watch
 
 HOST_START_LIMIT_S = 60.0
@@ -52,7 +52,7 @@ def measure(scenario: Scenario, directory: Path, display: Display) -> Manifest:
     material = _prepare(scenario)  # before the first file: what cannot be run leaves none
     facts = _unstarted_facts(scenario, directory)
     try:
-        with _stoppable(directory):
+        with _stoppable(facts.id):
             _measure(scenario, directory, display, facts, material)
         display.show(Progress(engine=scenario.engine.name, phase="seal"))
         return seal_run(directory, "complete")
@@ -81,14 +81,14 @@ def _measure(
         )
         facts = msgspec.structs.replace(facts, endpoint=engine.endpoint, tools=addresses)
         open_run(directory, facts)
-        sockets = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
+        sockets = stack.enter_context(service_directory(HOST_PREFIX))
         spec = HostSpec(
             scenario=scenario,
             endpoint=engine.endpoint,
             addresses=addresses,
             run_dir=directory,
             run_id=facts.id,
-            socket_path=Path(sockets) / "host",
+            socket_path=sockets / "host",
         )
         host = stack.enter_context(
             HostProcess.start(spec, directory / "logs" / "host.log", HOST_START_LIMIT_S)
@@ -172,18 +172,18 @@ def _seal_incomplete(directory: Path, facts: RunFacts, reason: str) -> None:
     """Seal what there is. A run that never started gets its run.json now, so it can be shown."""
     if not (directory / "run.json").exists():
         open_run(directory, facts)
-    seal_run(directory, "incomplete", reason)
+    told = reason.replace(f"{directory}/", "").replace(str(directory), f"run {facts.id}")
+    seal_run(directory, "incomplete", told)  # no path of this machine: a run may be moved
 
 
 @contextmanager
-def _stoppable(directory: Path) -> Iterator[None]:
+def _stoppable(run: str) -> Iterator[None]:
     """Turn the first SIGTERM or Ctrl-C into Stopped, and ignore the next while it is handled."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         for one in previous:
             signal.signal(one, signal.SIG_IGN)
-        name = signal.Signals(number).name
-        raise Stopped(f"run={directory}", f"was stopped by {name}", "start it again with bench run")
+        raise Stopped.by(signal.Signals(number), run)
 
     signals = (signal.SIGTERM, signal.SIGINT)
     previous = {one: signal.signal(one, stop) for one in signals}

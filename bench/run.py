@@ -212,11 +212,13 @@ class Run(msgspec.Struct, kw_only=True):
     tools: list[ToolRecord]
     engine: list[EngineSample]
     torn: int = 0
+    lacks_material: bool = False  # material/ is gone: what was asked is not known
 
     @property
     def complete(self) -> bool:
-        """True when the run was sealed as complete."""
-        return self.manifest is not None and self.manifest.status == "complete"
+        """True when the run was sealed as complete and has its material."""
+        sealed = self.manifest is not None and self.manifest.status == "complete"
+        return sealed and not self.lacks_material
 
     @property
     def served(self) -> bool:
@@ -228,6 +230,8 @@ class Run(msgspec.Struct, kw_only=True):
         """Why the run is incomplete; empty when it is complete."""
         if self.manifest is None:
             return "the run was killed before it was sealed"
+        if self.manifest.status == "complete" and self.lacks_material:
+            return "its material/ is missing, so nothing that needs the tasks is graded"
         return "" if self.complete else self.manifest.reason
 
 
@@ -251,19 +255,35 @@ def read_run(directory: Path) -> Run:
         tools=_read_records(directory, "tools-*.jsonl", ToolRecord, torn),
         engine=_read_records(directory, "engine*.jsonl", EngineSample, torn),
         torn=torn[0],
+        lacks_material=not (material / "tools.json").exists(),
     )
 
 
 def find_runs(directory: Path) -> list[Path]:
-    """The run directories of a run or a campaign, in order. Raises RecordError if there is none."""
+    """The run directories of a run, or of a campaign (its launches are named 0, 1, 2, ...).
+
+    A launch that has lost its run.json is among them. Raises RecordError if there is none, and for
+    a folder of several runs, which were not made together.
+    """
     if (directory / "run.json").exists():
         return [directory]
-    found = sorted(path.parent for path in directory.glob("*/run.json"))
-    if not found:
+    children = [path for path in directory.glob("*") if path.is_dir()]
+    launches = sorted((p for p in children if p.name.isdecimal()), key=lambda path: int(path.name))
+    if any((path / "run.json").exists() for path in launches):
+        return launches
+    several = sorted(path for path in children if _holds_run(path))
+    if several:
         raise RecordError(
-            f"run={directory}", "holds no run.json", "name a directory that `bench run` has made"
+            f"run={directory}",
+            f"is no run but holds {len(several)}, each with a report of its own",
+            f"name one run, e.g. {several[-1]}",
         )
-    return found
+    why = "holds no run.json" if directory.is_dir() else "is no directory"
+    raise RecordError(f"run={directory}", why, "name a directory that `bench run` has made")
+
+
+def _holds_run(directory: Path) -> bool:
+    return (directory / "run.json").exists() or any(directory.glob("[0-9]*/run.json"))
 
 
 def _read_struct(path: Path, kind: type[RecordT], required: bool = True) -> RecordT | None:

@@ -109,6 +109,23 @@ def test_a_wrong_word_is_one_sentence(words: list[str], sentence: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("option", ["--foo", "-x", "--config-dir=/etc", "--cfg", "--hydra-help"])
+def test_an_option_is_refused_with_the_usage_code(option: str) -> None:
+    with pytest.raises(BenchError, match=f"option={option}: is no option") as raised:
+        compose(["scenario=single", option])
+    assert raised.value.exit_code == 64
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["hydra.run.dir=/tmp/x", "+hydra.job.chdir=true", "hydra/launcher=basic", "~hydra.sweep.dir"],
+)
+def test_hydras_own_keys_are_refused(word: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"set results=DIR"):
+        compose(["scenario=single", word])
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_failed_launch_does_not_stop_the_sweep_but_a_signal_does() -> None:
     seen: list[str] = []
 
