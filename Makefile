@@ -1,14 +1,14 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
-# PYTHON may name any CPython 3.11 to 3.13.
+# PYTHON may name any CPython 3.11 to 3.13 that can make a virtual environment (ensurepip).
 
 PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
-	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
+	$$p -c 'import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
 	&& { echo $$p; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test live lint lock doctor seed clean
+.PHONY: demo test live lint lock doctor python seed clean
 
 demo: $(VENV)/.installed  ## the main job: two simulated engines, real tools, one report
 	$(BIN)/bench run scenario=demo
@@ -37,8 +37,12 @@ lock:  ## renew constraints.txt from the newest versions that pyproject.toml adm
 	.lock/bin/python -m pip --disable-pip-version-check freeze --exclude-editable > constraints.txt
 	rm -rf .lock
 
+python:  ## is there a Python to use? .ci/run asks before it installs one
+	@test -n "$(PYTHON)" || { echo "python: no CPython 3.11 to 3.13 with ensurepip on the PATH; install python3 and python3-venv"; exit 1; }
+	@echo $(PYTHON)
+
 $(VENV)/bin/python:
-	@test -n "$(PYTHON)" || { echo "python: no CPython 3.11 to 3.13 on the PATH; install python3 and python3-venv"; exit 1; }
+	@$(MAKE) --no-print-directory python
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "venv: $(PYTHON) cannot make one; install python3-venv"; exit 1; }
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python

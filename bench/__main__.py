@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.errors import BenchError
+from bench.errors import BenchError, EngineError
 
 RUN_HELP = """\
 bench run [scenario=NAME] [GROUP=CHOICE] [KEY=VALUE] ...
@@ -21,6 +21,7 @@ bench run [scenario=NAME] [GROUP=CHOICE] [KEY=VALUE] ...
   bench run scenario=demo                                     two simulated engines, real tools
   bench run scenario=single engine=h100_tp2 load.users=[4,8,16]
   bench run scenario=single engine=attached engine.url=http://HOST:8000/v1 engine.model=NAME
+            engine.gpu=H100-SXM-80GB engine.tensor_parallel=4
   bench run scenario=seed_reference                           the seed's latency table
   bench run scenario=single dry_run=true                      show what would be run
   bench run -m scenario=single engine=h100_tp2,h100_tp4       a campaign of two launches
@@ -29,6 +30,9 @@ The choices are the files of conf/: engine, workload, load, tools, slo, scenario
 """
 
 USAGE_EXIT_CODE = 64
+NOT_VALID = 3
+TABLE_WIDTH = 120
+CHECK_COLUMNS = ("engine", "users", "objective", "observed", "bound", "n", "verdict", "reasons")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,9 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
             return _run(words[1:])
         return _other(words)
     except BenchError as error:
-        Console(stderr=True, highlight=False).print(
-            f"{type(error).__name__}: {error}", markup=False, soft_wrap=True
-        )
+        _tell(error)
         return error.exit_code
     except KeyboardInterrupt:  # before a run began; a run turns it into Stopped
         return 130
@@ -98,10 +100,37 @@ def _run(words: list[str]) -> int:
     finally:
         display.close()
     for failure in failures:
-        display.say(f"{type(failure).__name__}: {failure}")
-    if measured and any((path / "run.json").exists() for path in measured):
+        _tell(failure)
+    recorded = [path for path in measured if (path / "run.json").exists()]
+    if recorded:
         _report(directory)
+    for path in recorded:
+        if unserved := _unserved(path):
+            _tell(unserved)
+            failures.append(unserved)
     return failures[0].exit_code if failures else 0
+
+
+def _tell(error: BenchError) -> None:
+    Console(stderr=True, highlight=False).print(
+        f"{type(error).__name__}: {error}", markup=False, soft_wrap=True
+    )
+
+
+def _unserved(directory: Path) -> BenchError | None:
+    """Why a complete run is no success all the same: none of its model calls was answered."""
+    from bench.run import read_run
+
+    run = read_run(directory)
+    if run.served or not run.complete:
+        return None
+    first = next((call for call in run.llm if call.error), None)
+    return EngineError(
+        f"run={run.facts.id}",
+        f"none of its {len(run.llm)} model calls succeeded"
+        + (f" (the first: {first.outcome.value}: {first.error})" if first else ""),
+        "read the errors in its report and the engine's log, then run again",
+    )
 
 
 def _report(directory: Path) -> int:
@@ -112,21 +141,37 @@ def _report(directory: Path) -> int:
 
 
 def _check(directory: Path, users: int | None) -> int:
-    from bench.analyse import verdicts_of
+    from bench.analyse import content_of, verdicts_of
     from bench.slo import check_exit_code
 
-    verdicts = verdicts_of(directory, users)
-    table = Table("engine", "users", "objective", "observed", "bound", "n", "verdict", "reasons")
-    for level in verdicts:
-        for one in level.objectives:
-            observed = "unknown" if one.observed is None else f"{one.observed:.4g}"
-            verdict = one.verdict if one.valid else f"{one.verdict} (not valid)"
-            table.add_row(
-                one.engine, str(one.users), one.name, observed, f"{one.direction} {one.bound:g}",
-                str(one.n), verdict, "; ".join(one.reasons),
-            )  # fmt: skip
-    Console().print(table)
-    return check_exit_code(verdicts)
+    content = content_of(directory)
+    verdicts = verdicts_of(content, users)
+    console = Console(highlight=False)
+    rows = [
+        (
+            one.engine, str(one.users), one.name,
+            "unknown" if one.observed is None else f"{one.observed:.4g}",
+            f"{one.direction} {one.bound:g}", str(one.n),
+            one.verdict if one.valid else f"{one.verdict} (not valid)", "; ".join(one.reasons),
+        )
+        for level in verdicts
+        for one in level.objectives
+    ]  # fmt: skip
+    if console.is_terminal and console.width >= TABLE_WIDTH:
+        table = Table(*CHECK_COLUMNS)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    else:  # a line each, whole, for a pipe or a narrow window
+        for row in rows:
+            parts = zip(CHECK_COLUMNS, row, strict=True)
+            line = "  ".join(f"{name}={value}" for name, value in parts if value)
+            console.print(line, markup=False, soft_wrap=True)
+    if not verdicts:
+        console.print("not valid: no load level was measured")
+    for launch, reason in content.unreadable.items():
+        console.print(f"not valid: launch {launch}: {reason}", markup=False, soft_wrap=True)
+    return NOT_VALID if content.unreadable else check_exit_code(verdicts)
 
 
 def _doctor() -> int:

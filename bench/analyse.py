@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from bench.episode import read_tools
+from bench.errors import AnalysisError, RecordError, ScenarioError
 from bench.fit.facts import level_facts
 from bench.fit.latency import growth, latency_rows, path_rows
 from bench.fit.law import Law
@@ -35,15 +36,48 @@ def analyse(directory: Path) -> Path:
     return write_report(content_of(directory), directory)
 
 
-def verdicts_of(directory: Path, users: int | None = None) -> list[LevelVerdict]:
-    """The verdicts of a run or a campaign; with `users`, only those of that level."""
-    verdicts = content_of(directory).verdicts
-    return [v for v in verdicts if users is None or v.users == users]
+def verdicts_of(content: Content, users: int | None = None) -> list[LevelVerdict]:
+    """The verdicts of a run or a campaign; with `users`, only those of that level.
+
+    Raises AnalysisError when there is no such level.
+    """
+    verdicts = [v for v in content.verdicts if users is None or v.users == users]
+    if users is not None and not verdicts:
+        known = ", ".join(map(str, sorted({v.users for v in content.verdicts})))
+        raise AnalysisError(
+            f"users={users}",
+            f"no such level was run ({known or 'none was'})",
+            f"name one of {known}, or none for all" if known else "run one with bench run",
+        )
+    return verdicts
+
+
+def _read(directory: Path) -> tuple[list[Run], dict[str, str]]:
+    """The runs, and of a campaign the launches that cannot be read, each with the reason.
+
+    Raises what made the only one, or all of them, unreadable.
+    """
+    runs: list[Run] = []
+    unreadable: dict[str, str] = {}
+    for path in find_runs(directory):
+        try:
+            runs.append(read_run(path))
+        except (RecordError, ScenarioError) as error:
+            if path == directory:
+                raise
+            unreadable[path.name] = str(error)
+    if not runs:
+        raise RecordError(
+            f"run={directory}",
+            f"none of its launches can be read ({next(iter(unreadable.values()))})",
+            "restore the files from their copy",
+        )
+    return runs, unreadable
 
 
 def content_of(directory: Path) -> Content:
     """Everything that the report shows, computed from the records."""
-    runs = [read_run(path) for path in find_runs(directory)]
+    runs, unreadable = _read(directory)
     levels = [level for run in runs for level in levels_of(run)]
     first = runs[0].facts.scenario
     confidence = first.slo.confidence
@@ -77,6 +111,7 @@ def content_of(directory: Path) -> Content:
         answers=answers,
         errors=errors_of(runs),
         threats=threats_of(runs),
+        unreadable=unreadable,
     )
 
 
@@ -129,7 +164,7 @@ def _selection(run: Run, levels: list[Level], confidence: float) -> list[Selecti
     """TSA of the run's levels. A scripted run has none: its model chose nothing."""
     workload = run.facts.scenario.workload
     mine = [level for level in levels if level.run == run.facts.id]
-    if workload.control is not Control.live or not mine:
+    if workload.control is not Control.live or not mine or run.lacks_material:
         return []
     tools = read_tools(run.directory / "material" / "tools.json")
     return selection_rows(mine, tools, workload.descriptions.value, confidence)

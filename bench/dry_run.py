@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
+from pathlib import Path
 
 from bench.engine.vllm import launcher, serve_command
+from bench.material import material_of
 from bench.scenario import EngineKind, Scenario
 
 LAUNCH_OVERHEAD_S = 8.0  # start and seal
@@ -21,8 +24,13 @@ def planned_s(scenario: Scenario) -> float:
 
 
 def describe(scenario: Scenario) -> str:
-    """What a launch would do, in a few lines (`dry_run=true`)."""
+    """What a launch would do, in a few lines (`dry_run=true`); it leaves no file.
+
+    Raises ScenarioError for material that the launch would refuse.
+    """
     engine, load = scenario.engine, scenario.load
+    with tempfile.TemporaryDirectory(prefix="bench-dry-run-") as cache:
+        material = material_of(scenario, Path(cache))
     mix = ", ".join(
         f"{name} {weight:g}" for name, weight in scenario.workload.mix.items() if weight
     )
@@ -30,6 +38,8 @@ def describe(scenario: Scenario) -> str:
     lines = [
         f"engine   {engine.name} ({engine.kind.value}, TP={engine.tensor_parallel}, {engine.gpu})",
         f"workload {scenario.workload.material}: {mix} (control={scenario.workload.control.value})",
+        f"         {len(material.tasks)} tasks, {len(material.selection)} selection items "
+        f"from {material.selection_source}",
         f"tools    {scenario.tools.source.value}",
         f"load     {users} users, {load.duration_s:g} s each",
         f"time     about {planned_s(scenario) / 60:.1f} minutes",

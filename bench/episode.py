@@ -74,6 +74,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     facts: list[str] = []
     stratum: str = ""
     source: str = ""
+    licence: str = ""  # of the question, where it is somebody else's
 
 
 class ObservationOutcome(enum.Enum):

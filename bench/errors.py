@@ -15,6 +15,8 @@ The command line prints `str(error)` and exits with `error.exit_code`; a traceba
 
 from __future__ import annotations
 
+import signal
+
 
 class BenchError(Exception):
     """An expected failure, told as `<what>: <why>; <remedy>`.
@@ -76,6 +78,16 @@ class AnalysisError(BenchError):
 
 
 class Stopped(BenchError):
-    """SIGTERM or Ctrl-C: the run is sealed as incomplete and no further launch begins."""
+    """SIGTERM or Ctrl-C: the run is sealed as incomplete and no further launch begins.
+
+    `exit_code` becomes 128 + the signal's number, as shells have it: 143 SIGTERM, 130 SIGINT.
+    """
 
     exit_code = 143
+
+    @classmethod
+    def by(cls, number: signal.Signals, run: str) -> Stopped:
+        """The error of a run that this signal stopped."""
+        error = cls(f"run={run}", f"was stopped by {number.name}", "start it again with bench run")
+        error.exit_code = 128 + number
+        return error

@@ -40,6 +40,7 @@ from bench.episode import (
     read_tools,
 )
 from bench.errors import ScenarioError
+from bench.scenario import Scenario
 
 ROOT = Path(__file__).resolve().parents[1]
 SCENARIOS = ROOT / "scenarios"
@@ -142,6 +143,34 @@ def load_material(
         tools=tools,
         selection_source=source,
     )
+
+
+def material_of(scenario: Scenario, cache: Path) -> Material:
+    """The material of a scenario, which holds tasks for every workload that the mix deals.
+
+    cache: where generated material is kept. Raises ScenarioError.
+    """
+    workload = scenario.workload
+    material = load_material(
+        workload.material, workload.selection, workload.selection_items, scenario.seed, cache
+    )
+    held = {task.workload.value for task in (*material.tasks, *material.selection)}
+    asked = [name for name, weight in workload.mix.items() if weight > 0]
+    lacking = [name for name in asked if name not in held]
+    if lacking:
+        lack = f"has no {_file_of(lacking[0])} (it has {', '.join(sorted(held))})"
+        raise ScenarioError(
+            f"workload.mix.{lacking[0]}={workload.mix[lacking[0]]:g}",
+            f"workload.material={workload.material} {lack}",
+            f"set {' '.join(f'workload.mix.{name}=0' for name in lacking)}, or add them",
+        )
+    return material
+
+
+def _file_of(workload: str) -> str:
+    if workload == Workload.selection.value:
+        return "selection items (selection.jsonl, or workload.selection=FILE)"
+    return f"task of workload {workload} in tasks.jsonl"
 
 
 def _find_folder(name: str) -> Path:
@@ -247,6 +276,8 @@ def _check_calls(tasks: Iterable[Task], tools: Sequence[ToolDescription], where:
             elif call.tool not in described:
                 reason = f"task {task.id!r} plans {call.tool!r}, which tools.json does not describe"
                 remedy = "describe it in tools.json or change the plan"
+                if where.startswith("selection="):
+                    remedy = "describe it in tools.json, or set workload.selection=own or FILE"
             else:
                 continue
             raise ScenarioError(where, reason, remedy)
@@ -289,13 +320,14 @@ class _PoolItem(msgspec.Struct, frozen=True, kw_only=True):
     question: str
     expected_tool: str | None
     source: str = ""
+    licence: str = ""
 
 
 def read_selection(path: Path) -> list[Task]:
     """The selection items of a JSON-lines file; each line is of Task shape or of the pool's.
 
-    Pool shape: {"id", "question", "expected_tool": name or null, "source"}. In Task shape
-    `workload` may be left out. Raises ScenarioError naming the line.
+    Pool shape: {"id", "question", "expected_tool": name or null, "source", "licence"}. In Task
+    shape `workload` may be left out. Raises ScenarioError naming the line.
     """
     remedy = f"write one JSON object a line into {path}, as scenarios/README.md shows"
     try:
@@ -351,6 +383,7 @@ def _item(line: dict[str, Any]) -> Task:
         turns=[PlannedTurn([PlannedCall(expected)])] if expected is not None else [],
         stratum=expected or "abstention",
         source=pool.source,
+        licence=pool.licence,
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,7 +20,7 @@ from bench.engine.sampler import Sampler
 from bench.errors import BenchError, RecordError, Stopped
 from bench.load.drive import HostProcess, drive_point
 from bench.load.spec import HostSpec, point_spec
-from bench.material import Material, load_material
+from bench.material import Material, material_of
 from bench.progress import Display, Progress
 from bench.record import GRID_POINT, PointKind, PointRecord
 from bench.run import (
@@ -36,11 +36,14 @@ from bench.run import (
     write_started,
 )
 from bench.scenario import EngineKind, Scenario, ToolSource
+from bench.tools import check_toolbox
 from bench.tools.embedded import Services, start_services
+from bench.tools.embedded.place import HOST_PREFIX, service_directory
 from bench.watch import Watch
 
 HOST_START_LIMIT_S = 60.0
 CACHE = ".cache"
+MATERIAL = "material"
 
 
 def measure(scenario: Scenario, directory: Path, display: Display) -> Manifest:
@@ -50,9 +53,9 @@ def measure(scenario: Scenario, directory: Path, display: Display) -> Manifest:
     Stopped for a signal that came before the seal was written.
     """
     display.show(Progress(engine=scenario.engine.name, phase="start"))
-    material = _load(scenario)  # before the first file: a scenario that cannot be run leaves none
+    material = _prepare(scenario)  # before the first file: what cannot be run leaves none
     facts = _facts(scenario, directory)
-    with _stoppable(directory) as stop:
+    with _stoppable(facts.id) as stop:
         open_run(directory, facts)
         try:
             stop.release()
@@ -65,7 +68,7 @@ def measure(scenario: Scenario, directory: Path, display: Display) -> Manifest:
             stop.hold()
             reason = str(error) if isinstance(error, BenchError) else f"a defect: {error!r}"
             with contextlib.suppress(RecordError):  # of a full disk: readable, if not sealed
-                seal_run(directory, "incomplete", reason)
+                seal_run(directory, "incomplete", _portable(reason, directory, facts.id))
             raise
         manifest = seal_run(directory, "complete")
         stop.check()  # it came while the run was sealed: complete, but no launch follows
@@ -88,18 +91,24 @@ def _measure(
         stop.check()
         addresses = services.addresses if services else _addresses(scenario)
         engine = stack.enter_context(
-            launch(scenario.engine, material.directory, directory, scenario.seed)
+            launch(
+                scenario.engine,
+                directory / MATERIAL,
+                directory,
+                scenario.seed,
+                with_tools=scenario.workload.chooses_tools,
+            )
         )
         write_started(directory, Started(endpoint=engine.endpoint, tools=addresses))
         stop.check()
-        sockets = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
+        sockets = stack.enter_context(service_directory(HOST_PREFIX))
         spec = HostSpec(
             scenario=scenario,
             endpoint=engine.endpoint,
             addresses=addresses,
             run_dir=directory,
             run_id=run_id,
-            socket_path=Path(sockets) / "host",
+            socket_path=sockets / "host",
         )
         host = stack.enter_context(
             HostProcess.start(spec, directory / "logs" / "host.log", HOST_START_LIMIT_S)
@@ -132,20 +141,17 @@ def _begun(point: str, kind: PointKind, users: int) -> PointRecord:
     return PointRecord(point=point, kind=kind, users=users, started_ns=time.monotonic_ns())
 
 
-def _load(scenario: Scenario) -> Material:
-    workload = scenario.workload
-    return load_material(
-        workload.material,
-        workload.selection,
-        workload.selection_items,
-        scenario.seed,
-        Path(scenario.results).resolve() / CACHE,
-    )
+def _prepare(scenario: Scenario) -> Material:
+    """The checked material; attached tools are opened once, so that none is missing later."""
+    material = material_of(scenario, Path(scenario.results).resolve() / CACHE)
+    if scenario.tools.source is ToolSource.attached:
+        asyncio.run(check_toolbox(scenario.tools, _addresses(scenario), scenario.seed))
+    return material
 
 
 def _copy(material: Material, directory: Path) -> None:
     """What the agent is asked and shown becomes part of the run."""
-    copy = directory / "material"
+    copy = directory / MATERIAL
     for name, tasks in (("tasks.jsonl", material.tasks), ("selection.jsonl", material.selection)):
         if tasks:
             lines = b"".join(msgspec.json.encode(task) + b"\n" for task in tasks)
@@ -183,6 +189,11 @@ def _launch_id(directory: Path) -> str:
     return f"{directory.parent.name}-{directory.name}"
 
 
+def _portable(reason: str, directory: Path, run: str) -> str:
+    """The reason without a path of this machine: a run may be moved."""
+    return reason.replace(f"{directory}/", "").replace(str(directory), f"run {run}")
+
+
 @contextmanager
 def _told(directory: Path) -> Iterator[None]:
     """Tell what the system refuses (a path, a program, disk space) as an expected failure."""
@@ -203,16 +214,16 @@ class _Stop:
     so that `check` raises it again where that one was swallowed. Further signals change nothing.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._name = ""
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._signal: signal.Signals | None = None
         self._held = True
 
     def take(self, number: int, frame: FrameType | None) -> None:
         """The handler of both signals."""
-        if self._name:
+        if self._signal is not None:
             return
-        self._name = signal.Signals(number).name
+        self._signal = signal.Signals(number)
         if not self._held:
             self.check()
 
@@ -227,18 +238,14 @@ class _Stop:
 
     def check(self) -> None:
         """Raise Stopped when a signal has come."""
-        if self._name:
-            raise Stopped(
-                f"run={self._directory}",
-                f"was stopped by {self._name}",
-                "start it again with bench run",
-            )
+        if self._signal is not None:
+            raise Stopped.by(self._signal, self._run)
 
 
 @contextmanager
-def _stoppable(directory: Path) -> Iterator[_Stop]:
+def _stoppable(run: str) -> Iterator[_Stop]:
     """Take SIGTERM and Ctrl-C while the block runs."""
-    stop = _Stop(directory)
+    stop = _Stop(run)
     signals = (signal.SIGTERM, signal.SIGINT)
     previous = {one: signal.signal(one, stop.take) for one in signals}
     try:

@@ -32,6 +32,7 @@ from bench.errors import RecordError
 from bench.record import (
     EngineSample,
     EpisodeRecord,
+    LLMOutcome,
     LLMRecord,
     PointRecord,
     ScheduledRecord,
@@ -283,19 +284,29 @@ class Run(msgspec.Struct, kw_only=True):
     engine: list[EngineSample]
     torn: int = 0
     altered: str = ""
+    lacks_material: bool = False  # material/ is gone: what was asked is not known
 
     @property
     def complete(self) -> bool:
-        """True when the run was sealed as complete and its records are still those."""
+        """True when the run was sealed as complete, is unaltered and has its material."""
         sealed = self.manifest is not None and self.manifest.status == "complete"
-        return sealed and not self.altered
+        return sealed and not self.altered and not self.lacks_material
+
+    @property
+    def served(self) -> bool:
+        """True when at least one model call succeeded: else the run says nothing of its engine."""
+        return any(call.outcome is LLMOutcome.ok for call in self.llm)
 
     @property
     def incomplete_reason(self) -> str:
         """Why the run is incomplete; empty when it is complete."""
         if self.manifest is None:
             return "the run was killed before it was sealed"
-        return self.altered or ("" if self.complete else self.manifest.reason)
+        if self.altered:
+            return self.altered
+        if self.manifest.status == "complete" and self.lacks_material:
+            return "its material/ is missing, so nothing that needs the tasks is graded"
+        return "" if self.complete else self.manifest.reason
 
 
 def read_run(directory: Path) -> Run:
@@ -326,6 +337,7 @@ def read_run(directory: Path) -> Run:
         engine=_read_records(directory, "engine*.jsonl", EngineSample, torn),
         torn=torn[0],
         altered="" if manifest is None else _altered(directory, manifest),
+        lacks_material=not (material / "tools.json").exists(),
     )
 
 
@@ -340,15 +352,30 @@ def _altered(directory: Path, manifest: Manifest) -> str:
 
 
 def find_runs(directory: Path) -> list[Path]:
-    """The run directories of a run or a campaign, in order. Raises RecordError if there is none."""
+    """The run directories of a run, or of a campaign (its launches are named 0, 1, 2, ...).
+
+    A launch that has lost its run.json is among them. Raises RecordError if there is none, and for
+    a folder of several runs, which were not made together.
+    """
     if (directory / "run.json").exists():
         return [directory]
-    found = sorted(path.parent for path in directory.glob("*/run.json"))
-    if not found:
+    children = [path for path in directory.glob("*") if path.is_dir()]
+    launches = sorted((p for p in children if p.name.isdecimal()), key=lambda path: int(path.name))
+    if any((path / "run.json").exists() for path in launches):
+        return launches
+    several = sorted(path for path in children if _holds_run(path))
+    if several:
         raise RecordError(
-            f"run={directory}", "holds no run.json", "name a directory that `bench run` has made"
+            f"run={directory}",
+            f"is no run but holds {len(several)}, each with a report of its own",
+            f"name one run, e.g. {several[-1]}",
         )
-    return found
+    why = "holds no run.json" if directory.is_dir() else "is no directory"
+    raise RecordError(f"run={directory}", why, "name a directory that `bench run` has made")
+
+
+def _holds_run(directory: Path) -> bool:
+    return (directory / "run.json").exists() or any(directory.glob("[0-9]*/run.json"))
 
 
 def _read_struct(path: Path, kind: type[RecordT], required: bool = True) -> RecordT | None:

@@ -7,7 +7,9 @@ Every default that someone may change is in `conf/`; those here only say "not gi
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +27,9 @@ PASSWORD_WORD = re.compile(r"(?:^|\s)(?:ssl)?password\s*=", re.IGNORECASE)  # in
 # OmegaConf's mark for "must be given". A default of the part's own type would be built, and so
 # checked, when the schema is registered.
 MISSING: Any = "???"
+WEEK_S = 7 * 86400.0
+MAX_PORT = 65535
+MAX_TOP_K = 100
 
 
 class EngineKind(enum.Enum):
@@ -88,6 +93,11 @@ class StepTime:
     request: float = 0.0
     jitter_cv: float = 0.0
 
+    def __post_init__(self) -> None:
+        _finite("engine.step", self)
+        for part in dataclasses.fields(self):
+            _not_negative(f"engine.step.{part.name}", getattr(self, part.name))
+
 
 @dataclass
 class Engine:
@@ -122,7 +132,14 @@ class Engine:
     preset_synthesis_ms: dict[str, float] = field(default_factory=dict)  # by workload
 
     def __post_init__(self) -> None:
+        _finite("engine", self)
+        if self.kind is EngineKind.attached:
+            self._check_attached()
         _positive("engine.tensor_parallel", self.tensor_parallel)
+        _positive("engine.gpu_memory_gib", self.gpu_memory_gib)
+        _not_negative("engine.kv_tokens", self.kv_tokens)
+        _not_negative("engine.preset_tpot_ms", self.preset_tpot_ms)
+        _between("engine.port", self.port, 0, MAX_PORT)
         _positive("engine.replicas", self.replicas)
         _positive("engine.max_model_len", self.max_model_len)
         _positive("engine.max_num_seqs", self.max_num_seqs)
@@ -131,12 +148,6 @@ class Engine:
         _positive("engine.start_timeout_s", self.start_timeout_s)
         if not self.name:
             raise ConfigError("engine.name=''", "every table needs a label", "set engine.name")
-        if self.kind is EngineKind.attached and not self.url:
-            raise ConfigError(
-                "engine.url=''",
-                "an attached engine is reached by its URL",
-                "set engine.url=http://HOST:PORT/v1",
-            )
         _no_secret("engine.url", self.url, "export the key and name it in engine.key_env")
         for word in self.extra_args:
             option = word.partition("=")[0].replace("_", "-")
@@ -151,6 +162,28 @@ class Engine:
                 f"engine.kv_tokens={self.kv_tokens}",
                 f"one prompt of engine.max_model_len={self.max_model_len} tokens would not fit",
                 "raise engine.kv_tokens or lower engine.max_model_len",
+            )
+
+    def _check_attached(self) -> None:
+        """What cannot be seen over a URL must be said: the plan counts GPUs of this kind."""
+        if not self.url:
+            raise ConfigError(
+                "engine.url=''",
+                "an attached engine is reached by its URL",
+                "set engine.url=http://HOST:PORT/v1",
+            )
+        _check_url("engine.url", self.url)
+        if self.tensor_parallel < 1:
+            raise ConfigError(
+                f"engine.tensor_parallel={self.tensor_parallel}",
+                "on how many GPUs an attached engine runs cannot be seen from here",
+                "set engine.tensor_parallel to the server's --tensor-parallel-size",
+            )
+        if not self.gpu:
+            raise ConfigError(
+                "engine.gpu=''",
+                "the kind of GPU of an attached engine cannot be seen from here",
+                "set e.g. engine.gpu=H100-SXM-80GB",
             )
 
 
@@ -172,6 +205,7 @@ class Workload:
     request_timeout_s: float = 120.0
 
     def __post_init__(self) -> None:
+        _finite("workload", self)
         names = {name.value for name in WorkloadName}
         for name, weight in self.mix.items():
             if name not in names:
@@ -193,6 +227,8 @@ class Workload:
         _positive("workload.answer_tokens", self.answer_tokens)
         _positive("workload.max_tokens", self.max_tokens)
         _positive("workload.request_timeout_s", self.request_timeout_s)
+        _not_negative("workload.temperature", self.temperature)
+        _not_negative("workload.selection_items", self.selection_items)
         selecting = self.mix.get("selection", 0.0) > 0
         if selecting and self.control is Control.scripted:
             raise ConfigError(
@@ -200,6 +236,12 @@ class Workload:
                 "a scripted model chooses nothing, so nothing could be graded",
                 "set workload.control=live or workload.mix.selection=0",
             )
+
+    @property
+    def chooses_tools(self) -> bool:
+        """True when the model is to call tools by itself in some workload of the mix."""
+        dealt = {name for name, weight in self.mix.items() if weight > 0}
+        return self.control is Control.live and dealt != {WorkloadName.naive_rag.value}
 
 
 @dataclass
@@ -220,6 +262,7 @@ class Load:
     grid_output_tokens: int = 8
 
     def __post_init__(self) -> None:
+        _finite("load", self)
         if not self.users:
             raise ConfigError("load.users=[]", "there is no point to run", "set load.users=[4,8]")
         for users in self.users:
@@ -243,6 +286,10 @@ class Load:
                 )
         for tokens in self.grid_prompt_tokens:
             _positive("load.grid_prompt_tokens", tokens)
+        _positive("load.grid_output_tokens", self.grid_output_tokens)
+        for name in ("duration_s", "hold_s", "think_time_s", "stagger_s"):
+            _between(f"load.{name}", getattr(self, name), 0, WEEK_S)
+        _between("load.web_port", self.web_port, 1, MAX_PORT)
 
 
 @dataclass
@@ -259,6 +306,9 @@ class Sql:
 
     def __post_init__(self) -> None:
         _no_secret("tools.sql.dsn", self.dsn, "leave it out and export PGPASSWORD")
+        _finite("tools.sql", self)
+        for name in ("timeout_s", "max_rows", "max_bytes", "pool_size"):
+            _positive(f"tools.sql.{name}", getattr(self, name))
 
 
 @dataclass
@@ -272,6 +322,9 @@ class Vector:
 
     def __post_init__(self) -> None:
         _no_secret("tools.vector.url", self.url, "leave it out and export QDRANT_API_KEY")
+        _finite("tools.vector", self)
+        _between("tools.vector.top_k", self.top_k, 1, MAX_TOP_K)
+        _positive("tools.vector.timeout_s", self.timeout_s)
 
 
 @dataclass
@@ -289,6 +342,12 @@ class Web:
 
     def __post_init__(self) -> None:
         _no_secret("tools.web.url", self.url, "leave it out and put it into a proxy on this node")
+        _finite("tools.web", self)
+        _between("tools.web.top_k", self.top_k, 1, MAX_TOP_K)
+        _positive("tools.web.timeout_s", self.timeout_s)
+        for name in ("delay_s_p50", "delay_sigma", "delay_s_min", "delay_s_max"):
+            _not_negative(f"tools.web.{name}", getattr(self, name))
+        _between("tools.web.failure_rate", self.failure_rate, 0, 1)
 
 
 @dataclass
@@ -304,12 +363,16 @@ class Tools:
     delays_s: dict[str, float] = field(default_factory=dict)  # recorded: tool -> seconds
 
     def __post_init__(self) -> None:
+        _finite("tools", self)
         if self.retries not in (0, 1):
             raise ConfigError(
                 f"tools.retries={self.retries}",
                 "the agent's rule is one retry at most",
                 "set tools.retries=0 or 1",
             )
+        _positive("tools.start_timeout_s", self.start_timeout_s)
+        for tool, delay_s in self.delays_s.items():
+            _not_negative(f"tools.delays_s.{tool}", delay_s)
         if self.source is ToolSource.attached:
             for key, value in (
                 ("sql.dsn", self.sql.dsn),
@@ -322,12 +385,14 @@ class Tools:
                         "attached tools are reached by their URL",
                         f"set tools.{key} or tools=embedded",
                     )
-        for part, timeout_s in (
-            ("sql", self.sql.timeout_s),
-            ("vector", self.vector.timeout_s),
-            ("web", self.web.timeout_s),
-        ):
-            _positive(f"tools.{part}.timeout_s", timeout_s)
+            for key, url in (("vector.url", self.vector.url), ("web.url", self.web.url)):
+                _check_url(f"tools.{key}", url)
+            if not self.sql.tables:
+                raise ConfigError(
+                    "tools.sql.tables=[]",
+                    "the guard lets a query read the named tables only, so none could run",
+                    "set e.g. tools.sql.tables=[public.orders,public.customers]",
+                )
 
 
 @dataclass
@@ -368,6 +433,12 @@ class Slo:
     gate_hit_rate_gap: float = 0.02
 
     def __post_init__(self) -> None:
+        _finite("slo", self)
+        for name in ("min_blocks", "min_items"):
+            _positive(f"slo.{name}", getattr(self, name))
+        for part in dataclasses.fields(self):
+            if part.name.startswith("gate_"):
+                _not_negative(f"slo.{part.name}", getattr(self, part.name))
         _positive("slo.target_users", self.target_users)
         _positive("slo.gpus_per_node", self.gpus_per_node)
         if not 0 < self.plan_safety <= 1:
@@ -390,6 +461,7 @@ class Slo:
 
 def _check_objective(objective: Objective) -> None:
     what = f"slo.objectives[{objective.name}]"
+    _finite(what, objective)
     if objective.metric in QUANTILE_METRICS:
         if objective.quantile is None or not 0 < objective.quantile < 1:
             raise ConfigError(
@@ -400,6 +472,10 @@ def _check_objective(objective: Objective) -> None:
     elif objective.metric not in RATE_METRICS:
         known = ", ".join(QUANTILE_METRICS + RATE_METRICS)
         raise ConfigError(f"{what}.metric={objective.metric}", "is no metric", f"use {known}")
+    if objective.metric in RATE_METRICS:
+        _between(f"{what}.bound", objective.bound, 0, 1)
+    else:
+        _positive(f"{what}.bound", objective.bound)
     if objective.workload and objective.workload not in WorkloadName.__members__:
         raise ConfigError(
             f"{what}.workload={objective.workload}",
@@ -423,8 +499,21 @@ class Scenario:
     slo: Slo = MISSING
 
     def __post_init__(self) -> None:
-        if not self.name or "/" in self.name:
-            raise ConfigError(f"name={self.name!r}", "names a folder", "use letters and digits")
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", self.name):
+            raise ConfigError(
+                f"name={self.name!r}",
+                "names a folder below results/",
+                "use letters, digits, _ and -",
+            )
+        _not_negative("seed", self.seed)
+        longest = max(self.load.grid_prompt_tokens, default=0) + self.load.grid_output_tokens
+        if self.load.grid_repeats and longest > self.engine.max_model_len:
+            raise ConfigError(
+                f"load.grid_prompt_tokens={self.load.grid_prompt_tokens}",
+                f"with load.grid_output_tokens={self.load.grid_output_tokens} the longest is above "
+                f"engine.max_model_len={self.engine.max_model_len}",
+                "leave out the longest, or set engine.max_model_len to the server's",
+            )
 
 
 def _no_secret(what: str, address: str, remedy: str) -> None:
@@ -443,3 +532,35 @@ def _no_secret(what: str, address: str, remedy: str) -> None:
 def _positive(what: str, value: float) -> None:
     if not value > 0:
         raise ConfigError(f"{what}={value}", "must be above 0", f"set {what} to a positive number")
+
+
+def _not_negative(what: str, value: float) -> None:
+    if not value >= 0:
+        raise ConfigError(f"{what}={value}", "must not be below 0", f"set {what} to 0 or more")
+
+
+def _between(what: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        reason = f"must lie between {low:g} and {high:g}"
+        raise ConfigError(f"{what}={value}", reason, f"set {what} to such a number")
+
+
+def _finite(prefix: str, part: Any) -> None:
+    """No number of a part, or in a list or mapping of it, may be NaN or infinite."""
+    for known in dataclasses.fields(part):
+        value = getattr(part, known.name)
+        inside = value.values() if isinstance(value, dict) else value
+        for number in inside if isinstance(value, dict | list) else [value]:
+            if isinstance(number, float) and not math.isfinite(number):
+                what = f"{prefix}.{known.name}"
+                raise ConfigError(f"{what}={number}", "is no finite number", f"set {what} to one")
+
+
+def _check_url(what: str, url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        usable = False
+    if not usable or any(character.isspace() for character in url):
+        raise ConfigError(f"{what}={url}", "is no http or https URL", "use e.g. http://HOST:PORT")

@@ -60,10 +60,23 @@ def test_a_word_replaces_a_scenarios_sweep() -> None:
     assert job[0].engine.tensor_parallel == 2
 
 
-def test_an_attached_engine_needs_its_url_only() -> None:
-    words = ["scenario=single", "engine=attached", "engine.url=http://127.0.0.1:8000/v1"]
-    (job,) = compose(words)
+def test_an_attached_engine_needs_its_url_and_what_cannot_be_seen() -> None:
+    words = ["engine=attached", "engine.url=http://127.0.0.1:8000/v1"]
+    described = [*words, "engine.gpu=H100-SXM-80GB", "engine.tensor_parallel=4"]
+    (job,) = compose(["scenario=single", *described])
     assert job[0].engine.kind is EngineKind.attached
+
+
+def test_attached_tools_need_their_addresses_and_tables() -> None:
+    words = [
+        "tools.sql.dsn=postgresql://u@h/d",
+        "tools.vector.url=http://h",
+        "tools.web.url=http://h",
+    ]
+    (job,) = compose(["scenario=single", "tools=attached", *words, "tools.sql.tables=[public.a]"])
+    assert job[0].tools.sql.tables == ["public.a"]
+    with pytest.raises(ConfigError, match=r"tools\.sql\.tables=\[\]"):
+        compose(["scenario=single", "tools=attached", *words])
 
 
 @pytest.mark.parametrize(
@@ -83,6 +96,10 @@ def test_an_attached_engine_needs_its_url_only() -> None:
         (["tools=attached"], "tools.sql.dsn=''"),
         (["workload.mix.react_9=1"], "workload.mix.react_9"),
         (["+workload.mix.react_9=1"], "workload.mix.react_9: is no workload"),
+        (["engine=attached", "engine.url=http://h/v1"], "engine.tensor_parallel=0"),
+        (["load.duration_s=inf"], "load.duration_s=inf: is no finite number"),
+        (["name=../x"], "name='../x'"),
+        (["slo.objectives=[]"], "slo.objectives=\\[\\]: nothing would be judged"),
         (["slo.objectives=[{name: x, metric: speed}]"], "metric=speed"),
     ],
 )
@@ -90,6 +107,23 @@ def test_a_wrong_word_is_one_sentence(words: list[str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence) as raised:
         compose([*([] if words[0].startswith("scenario") else ["scenario=single"]), *words])
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("option", ["--foo", "-x", "--config-dir=/etc", "--cfg", "--hydra-help"])
+def test_an_option_is_refused_with_the_usage_code(option: str) -> None:
+    with pytest.raises(BenchError, match=f"option={option}: is no option") as raised:
+        compose(["scenario=single", option])
+    assert raised.value.exit_code == 64
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["hydra.run.dir=/tmp/x", "+hydra.job.chdir=true", "hydra/launcher=basic", "~hydra.sweep.dir"],
+)
+def test_hydras_own_keys_are_refused(word: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"set results=DIR"):
+        compose(["scenario=single", word])
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_failed_launch_does_not_stop_the_sweep_but_a_signal_does() -> None:

@@ -1,4 +1,5 @@
 import pickle
+import signal
 
 from bench.errors import BenchError, ConfigError, EngineError, RecordError, Stopped
 
@@ -23,3 +24,10 @@ def test_exit_codes_never_collide_with_verdicts() -> None:
     kinds: list[type[BenchError]] = [BenchError, *BenchError.__subclasses__()]
     assert {RecordError, Stopped} < set(kinds)
     assert all(kind.exit_code >= 64 for kind in kinds)
+
+
+def test_a_stopped_run_exits_as_its_signal_says() -> None:
+    stopped = Stopped.by(signal.SIGINT, "r1")
+    assert stopped.exit_code == 130
+    assert str(stopped) == "run=r1: was stopped by SIGINT; start it again with bench run"
+    assert Stopped.by(signal.SIGTERM, "r1").exit_code == 143

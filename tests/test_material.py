@@ -138,13 +138,20 @@ def test_both_shapes_of_selection_items(folder: Path) -> None:
     path.write_text(
         lines(
             ITEM,
-            {"id": "s2", "question": "Hi", "expected_tool": None, "source": "ours"},
+            {
+                "id": "s2",
+                "question": "Hi",
+                "expected_tool": None,
+                "source": "ours",
+                "licence": "MIT",
+            },
             {"id": "s3", "question": "Policy?", "expected_tool": "vector_search"},
         )
     )
     material = load(folder, str(path))
     assert material.selection_source == str(path)
     assert all(item.workload is Workload.selection for item in material.selection)
+    assert [item.licence for item in material.selection] == ["", "MIT", ""]
     expected = [[c.tool for t in item.turns for c in t.calls] for item in material.selection]
     assert expected == [["sql_query"], [], ["vector_search"]]
     assert [item.stratum for item in material.selection] == ["sql", "abstention", "vector_search"]
@@ -195,6 +202,7 @@ def test_without_the_pool_own_items_step_in_and_say_so(
 def test_the_shared_pool_is_read_whole() -> None:
     items = read_selection(POOL)
     assert len(items) == 565
+    assert all(item.source and item.licence for item in items)
     counts = Counter(item.stratum for item in items)
     assert counts == {
         "sql_query": 200,

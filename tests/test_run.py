@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from bench.errors import RecordError
-from bench.record import EpisodeRecord, ScheduledRecord
+from bench.record import EpisodeRecord, LLMOutcome, ScheduledRecord
 from bench.run import (
     Appender,
     Started,
@@ -20,7 +20,7 @@ from bench.run import (
     write_atomically,
     write_started,
 )
-from makers import make_episode, make_facts
+from makers import make_call, make_episode, make_facts, make_run
 
 FACTS = make_facts()
 
@@ -35,6 +35,7 @@ def ended(episode: int) -> EpisodeRecord:
 
 def written(directory: Path, asked: int, done: int) -> Path:
     open_run(directory, FACTS)
+    write_atomically(directory / "material" / "tools.json", b"[]")
     orders = Appender[ScheduledRecord](directory / "scheduled-0.jsonl")
     episodes = Appender[EpisodeRecord](directory / "episodes-0.jsonl")
     for number in range(asked):
@@ -168,12 +169,37 @@ def test_a_damaged_record_in_the_middle_is_named(tmp_path: Path) -> None:
 
 
 def test_runs_of_a_campaign_are_found_in_order(tmp_path: Path) -> None:
-    for name in ("1", "0"):
+    for name in ("10", "1", "0"):
         written(tmp_path / name, 1, 1)
-    assert [path.name for path in find_runs(tmp_path)] == ["0", "1"]
+    (tmp_path / "analysis").mkdir()
+    (tmp_path / "2").mkdir()  # it has lost its run.json
+    assert [path.name for path in find_runs(tmp_path)] == ["0", "1", "2", "10"]
     assert find_runs(tmp_path / "1") == [tmp_path / "1"]
-    with pytest.raises(RecordError, match=r"holds no run.json"):
+    with pytest.raises(RecordError, match=r"is no directory"):
         find_runs(tmp_path / "nowhere")
+    with pytest.raises(RecordError, match=r"is no directory"):
+        find_runs(tmp_path / "1" / "run.json")
+    with pytest.raises(RecordError, match=r"holds no run.json"):
+        find_runs(tmp_path / "analysis")
+
+
+@pytest.mark.parametrize("parts", [("",), ("0", "1")])
+def test_a_folder_of_several_runs_is_no_campaign(parts: tuple[str, ...], tmp_path: Path) -> None:
+    for run in ("20261201T000000Z-aaaaaa", "20261202T000000Z-bbbbbb"):
+        for part in parts:
+            written(tmp_path / run / part, 1, 1)
+    with pytest.raises(RecordError, match=r"holds 2.*; name one run, e.g. .*-bbbbbb"):
+        find_runs(tmp_path)
+
+
+def test_a_run_that_lost_its_material_is_incomplete(tmp_path: Path) -> None:
+    directory = written(tmp_path, 1, 1)
+    seal_run(directory, "complete")
+    assert read_run(directory).complete
+    (directory / "material" / "tools.json").unlink()
+    run = read_run(directory)
+    assert not run.complete
+    assert run.incomplete_reason.startswith("its material/ is missing")
 
 
 def test_a_full_disk_is_one_sentence() -> None:
@@ -195,3 +221,11 @@ def test_a_derived_file_that_cannot_be_written_leaves_no_half(tmp_path: Path) ->
 def test_directories_of_two_runs_never_collide(tmp_path: Path) -> None:
     names = {new_run_directory(tmp_path, "demo") for _ in range(50)}
     assert len(names) == 50
+
+
+def test_a_run_is_served_when_one_call_succeeded() -> None:
+    refused = make_call(outcome=LLMOutcome.transport_error, error="HTTP 401")
+    facts = make_facts()
+    assert not make_run(facts, []).served
+    assert not make_run(facts, [], llm=[refused]).served
+    assert make_run(facts, [], llm=[refused, make_call()]).served

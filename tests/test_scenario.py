@@ -1,3 +1,7 @@
+import dataclasses
+import math
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -11,12 +15,70 @@ from bench.scenario import (
     Scenario,
     Slo,
     Sql,
+    StepTime,
     Tools,
     ToolSource,
     Vector,
     Web,
     Workload,
 )
+from makers import make_scenario
+
+NAN = math.nan
+BAD_URLS = ("host:8000/v1", "ftp://host/v1", "http://", "http://h:99999/v1", "http://a b/v1")
+
+
+def attached(**changes: Any) -> Engine:
+    facts: dict[str, Any] = {
+        "name": "e",
+        "kind": EngineKind.attached,
+        "url": "http://h/v1",
+        "tensor_parallel": 0,
+    }
+    return Engine(**(facts | changes))
+
+
+def attached_tools(**changes: Any) -> Tools:
+    facts: dict[str, Any] = {
+        "sql": Sql(dsn="postgresql://h/d"),
+        "vector": Vector(url="http://h"),
+        "web": Web(url="http://h"),
+    }
+    return Tools(source=ToolSource.attached, **(facts | changes))
+
+
+def test_what_is_attached_and_described_is_accepted() -> None:
+    assert attached(tensor_parallel=4, gpu="H100").gpu == "H100"
+    assert attached_tools(sql=Sql(dsn="postgresql://h/d", tables=["public.t"])).sql.tables
+
+
+PARTS: dict[Any, dict[str, Any]] = {
+    StepTime: {},
+    Engine: {"name": "e", "kv_tokens": 1 << 20},
+    Workload: {"mix": {"react_1": 1.0}},
+    Load: {"users": [4]},
+    Sql: {},
+    Vector: {},
+    Web: {},
+    Tools: {},
+    Slo: {},
+}
+FLOATS = [
+    (kind, part.name)
+    for kind in PARTS
+    for part in dataclasses.fields(kind)
+    if part.type in ("float", "list[float]", "dict[str, float]")
+]
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, -math.inf])
+@pytest.mark.parametrize(("kind", "name"), FLOATS)
+def test_no_number_may_be_infinite_or_none_at_all(kind: Any, name: str, value: float) -> None:
+    (declared,) = (part.type for part in dataclasses.fields(kind) if part.name == name)
+    inside: dict[Any, Any] = {"list[float]": [value], "dict[str, float]": {"react_1": value}}
+    given = inside.get(declared, value)
+    with pytest.raises(ConfigError, match=f"{name}=.*is no finite number"):
+        kind(**{**PARTS[kind], name: given})
 
 
 def test_a_scenario_survives_json() -> None:
@@ -62,6 +124,33 @@ def test_a_scenario_survives_json() -> None:
         (lambda: Load(users=[4], grid_hit_rates=[1.0]), "load.grid_hit_rates=1.0"),
         (lambda: Tools(retries=2), "tools.retries=2"),
         (lambda: Tools(source=ToolSource.attached), "tools.sql.dsn=''"),
+        (lambda: attached_tools(), "tools.sql.tables=\\[\\]: .*; set e.g. tools.sql.tables="),
+        (lambda: attached_tools(vector=Vector(url="host:6333")), "tools.vector.url=host:6333"),
+        (lambda: attached(), "engine.tensor_parallel=0: .*; set engine.tensor_parallel"),
+        (lambda: attached(tensor_parallel=4), "engine.gpu=''"),
+        (lambda: Engine(name="e", kv_tokens=1 << 20, port=65536), "engine.port=65536"),
+        (lambda: Workload(mix={"react_1": 1.0}, temperature=-0.1), "workload.temperature=-0.1"),
+        (lambda: Load(users=[4], web_port=0), "load.web_port=0: must lie between 1 and 65535"),
+        (lambda: Load(users=[4], duration_s=1e9), "load.duration_s=1000000000.0: must lie"),
+        (lambda: Load(users=[4], grid_output_tokens=0), "load.grid_output_tokens=0"),
+        (lambda: Web(failure_rate=1.1), "tools.web.failure_rate=1.1"),
+        (lambda: Sql(pool_size=0), "tools.sql.pool_size=0"),
+        (lambda: Vector(top_k=101), "tools.vector.top_k=101"),
+        (lambda: Tools(delays_s={"sql_query": -1.0}), "tools.delays_s.sql_query=-1.0"),
+        (lambda: Slo(gate_client_cpu=-1.0), "slo.gate_client_cpu=-1.0"),
+        (lambda: Slo(objectives=[Objective(name="x", metric="tsa", bound=85)]), "x..bound=85"),
+        (lambda: Slo(objectives=[Objective(name="x", metric="tsa", bound=NAN)]), "x..bound=nan"),
+        (lambda: StepTime(b=-1.0), "engine.step.b=-1.0"),
+        (lambda: make_scenario(seed=-1), "seed=-1: must not be below 0"),
+        *(
+            (lambda name=name: make_scenario(name=name), "name=")
+            for name in ("", "a/b", "a b", "..")
+        ),
+        (
+            lambda: make_scenario(load=Load(users=[1], grid_prompt_tokens=[16380], grid_repeats=1)),
+            "engine.max_model_len=16384",
+        ),
+        *((lambda url=url: attached(url=url, gpu="H100"), "engine.url=") for url in BAD_URLS),
         (lambda: Slo(confidence=1.0), "slo.confidence=1.0"),
         (lambda: Slo(objectives=[Objective(name="x", metric="speed")]), "metric=speed"),
         (lambda: Slo(objectives=[Objective(name="x", metric="ttft_s")]), "quantile=None"),

@@ -22,20 +22,21 @@ __all__ = ["RunningEngine", "launch"]
 
 @contextmanager
 def launch(
-    engine: Engine, material_dir: Path, directory: Path, seed: int
+    engine: Engine, material_dir: Path, directory: Path, seed: int, with_tools: bool = True
 ) -> Iterator[RunningEngine]:
     """Start or reach the engine, wait until it is healthy, and end it with the block.
 
     material_dir: the tasks that the simulated model knows. directory: the run's, for log and
-    profile. Raises EngineError when it never becomes healthy.
+    profile. with_tools: the agents will offer tools, so a server that we do not simulate must take
+    them. Raises EngineError when it never becomes healthy or gives no completion.
     """
     match engine.kind:
         case EngineKind.simulated:
             running = start_simulated(engine, material_dir, directory, seed)
         case EngineKind.attached:
-            running = attach(engine)
+            running = attach(engine, with_tools)
         case EngineKind.vllm:
-            running = start_vllm(engine, directory)
+            running = start_vllm(engine, directory, with_tools)
     try:
         yield running
     finally:

@@ -8,16 +8,18 @@ from typing import Any
 import httpx
 
 from bench.engine.health import PROBE_TIMEOUT_S, root_url, wait_until_healthy
+from bench.engine.probe import probe_chat
 from bench.engine.running import RunningEngine
 from bench.errors import EngineError
 from bench.run import Endpoint
 from bench.scenario import Engine
 
 
-def attach(engine: Engine) -> RunningEngine:
-    """Reach the server within engine.start_timeout_s and ask for its model and version.
+def attach(engine: Engine, with_tools: bool = True) -> RunningEngine:
+    """Reach the server within engine.start_timeout_s, ask for its model and one completion.
 
-    Raises EngineError when it does not answer, or its key is not in the environment.
+    with_tools: the completion offers a tool. Raises EngineError when the server does not answer,
+    gives no completion, or its key is not in the environment.
     """
     headers = key_headers(engine.key_env)
     base_url = engine.url.rstrip("/")
@@ -48,6 +50,7 @@ def attach(engine: Engine) -> RunningEngine:
         version=version,
         key_env=engine.key_env,
     )
+    probe_chat(f"engine.url={engine.url}", endpoint, headers, engine.start_timeout_s, with_tools)
     return RunningEngine(endpoint, engine.name, None)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.engine.attached import key_headers
 from bench.engine.health import check_port, check_process, never_healthy, wait_until_healthy
+from bench.engine.probe import probe_chat
 from bench.engine.running import RunningEngine
 from bench.errors import EngineError
 from bench.process import Process, free_port
@@ -59,10 +60,11 @@ def serve_command(engine: Engine, port: int, start: Sequence[str]) -> list[str]:
     return [*command, *engine.extra_args]
 
 
-def start_vllm(engine: Engine, directory: Path) -> RunningEngine:
-    """Start vLLM and wait until it is healthy, at most engine.start_timeout_s.
+def start_vllm(engine: Engine, directory: Path, with_tools: bool = True) -> RunningEngine:
+    """Start vLLM and wait until it is healthy, at most engine.start_timeout_s, and answers.
 
-    Raises EngineError with the last log lines when it ends or does not answer in time.
+    with_tools: see `launch`. Raises EngineError with the last log lines when it ends or does not
+    answer in time, and with the server's words when it gives no completion.
     """
     headers = key_headers(engine.key_env)
     if engine.port:
@@ -73,17 +75,6 @@ def start_vllm(engine: Engine, directory: Path) -> RunningEngine:
         "engine", serve_command(engine, port, launcher()), directory / "logs" / "engine.log"
     )
     root = f"http://{engine.host}:{port}"
-    try:
-        wait_until_healthy(
-            f"{root}/v1",
-            engine.start_timeout_s,
-            headers,
-            lambda: check_process(process, engine.name),
-            lambda: never_healthy(engine.name, engine.start_timeout_s, process.last_words()),
-        )
-    except BaseException:
-        process.stop()
-        raise
     endpoint = Endpoint(
         base_url=f"{root}/v1",
         metrics_url=f"{root}/metrics",
@@ -92,4 +83,17 @@ def start_vllm(engine: Engine, directory: Path) -> RunningEngine:
         label=engine.name,
         key_env=engine.key_env,
     )
+    try:
+        wait_until_healthy(
+            f"{root}/v1",
+            engine.start_timeout_s,
+            headers,
+            lambda: check_process(process, engine.name),
+            lambda: never_healthy(engine.name, engine.start_timeout_s, process.last_words()),
+        )
+        what = f"engine.name={engine.name}"
+        probe_chat(what, endpoint, headers, engine.start_timeout_s, with_tools)
+    except BaseException:
+        process.stop()
+        raise
     return RunningEngine(endpoint, engine.name, process)

@@ -71,7 +71,7 @@ def write_spec(path: Path, spec: HostSpec | LoadSpec) -> None:
         raise LoadError(
             f"socket_path={spec.socket_path}",
             f"a Unix socket's path has at most {SOCKET_PATH_BYTES} bytes, this one has {length}",
-            "put the socket into a shorter directory, e.g. one of tempfile.mkdtemp()",
+            "set TMPDIR to a shorter directory",
         )
     write_atomically(path, msgspec.json.encode(spec, enc_hook=_path_out))
 

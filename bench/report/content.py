@@ -59,3 +59,4 @@ class Content(msgspec.Struct, kw_only=True):
     answers: list[AnswerRow]
     errors: list[dict[str, Any]]  # what, count, example
     threats: list[str]
+    unreadable: dict[str, str] = {}  # launches of a campaign that are left out, and why

@@ -56,6 +56,9 @@ def banners(content: Content) -> list[Banner]:
             reason = item.reason or "no reason was recorded"
             text = f"Run {item.facts.id}: {reason}. Its numbers rest on the records that exist."
             found.append(Banner("incomplete", "INCOMPLETE", text))
+    for launch, reason in content.unreadable.items():
+        text = f"Launch {launch} cannot be read and is left out of every number: {reason}."
+        found.append(Banner("incomplete", "INCOMPLETE", text))
     return found
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from bench.episode import PlannedCall, PlannedTurn, Task, Workload, read_tasks, read_tools
+from bench.material import read_selection
 from bench.simulator.answer import Seen, answer_from, answer_from_context
 from bench.simulator.choice import Chooser, Embed, Face
 from bench.simulator.tokens import content_text, pieces
@@ -57,9 +58,9 @@ def read_material(directory: Path | None) -> Material:
     canonical: dict[str, str] = {}
     if directory is None:
         return Material(tasks, canonical)
-    for name in ("selection.jsonl", "tasks.jsonl"):
+    for name, read in (("selection.jsonl", read_selection), ("tasks.jsonl", read_tasks)):
         if (directory / name).exists():
-            tasks.update({task.question.strip(): task for task in read_tasks(directory / name)})
+            tasks.update({task.question.strip(): task for task in read(directory / name)})
     if (directory / "tools.json").exists():
         for tool in read_tools(directory / "tools.json"):
             canonical |= {tool.strong_name: tool.tool, tool.weak_name: tool.tool}

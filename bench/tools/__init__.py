@@ -47,6 +47,12 @@ async def open_toolbox(tools: Tools, addresses: ToolAddresses, seed: int) -> dic
             return await _open_real(tools, addresses)
 
 
+async def check_toolbox(tools: Tools, addresses: ToolAddresses, seed: int) -> None:
+    """Open every tool and close it again. Raises ToolError as `open_toolbox` does."""
+    for tool in (await open_toolbox(tools, addresses, seed)).values():
+        await tool.close()
+
+
 async def _open_real(tools: Tools, addresses: ToolAddresses) -> dict[str, Tool]:
     # Imported here: qdrant-client alone takes 0.8 s to import, and the embedded services, which
     # are modules of this package and start as processes of their own, need none of these.
@@ -73,4 +79,4 @@ async def _open_real(tools: Tools, addresses: ToolAddresses) -> dict[str, Tool]:
     return toolbox
 
 
-__all__ = ["Tool", "open_toolbox"]
+__all__ = ["Tool", "check_toolbox", "open_toolbox"]

@@ -35,6 +35,7 @@ def attached(url: str, **options: object) -> Engine:
         "kind": EngineKind.attached,
         "name": "att",
         "url": url,
+        "gpu": "H100",
         "start_timeout_s": 0.3,
     }
     return Engine(**{**values, **options})  # type: ignore[arg-type] # a mapping of mixed types

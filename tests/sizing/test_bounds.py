@@ -24,7 +24,9 @@ def test_max_num_seqs_binds_for_short_contexts() -> None:
 
 
 def test_unknown_capacity_stays_unknown() -> None:
-    attached = Engine(name="x", kind=EngineKind.attached, url="http://x/v1", max_num_seqs=64)
+    attached = Engine(
+        name="x", kind=EngineKind.attached, url="http://x/v1", gpu="x", max_num_seqs=64
+    )
     found = bounds(attached, 512)
     assert (found.fits, found.full_contexts, found.cached_users) == (None, None, None)
     assert found.running == 64

@@ -264,7 +264,12 @@ def test_a_plan_without_levels_or_engines_still_exists() -> None:
 
 def test_an_attached_engine_is_sized_by_its_measured_laws() -> None:
     attached = Engine(
-        name=TP2.name, kind=EngineKind.attached, url="http://x/v1", tensor_parallel=2, kv_tokens=0
+        name=TP2.name,
+        kind=EngineKind.attached,
+        url="http://x/v1",
+        gpu=TP2.gpu or "H100",
+        tensor_parallel=2,
+        kv_tokens=0,
     )
     slo = Slo(objectives=[objective("latency_s", 4.0)])
     levels = [measured(TP2, 8)]

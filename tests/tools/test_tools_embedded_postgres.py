@@ -33,5 +33,5 @@ def test_debians_newest_when_the_wheel_is_absent(
 def test_no_server_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(postgres, "DEBIAN", tmp_path)
-    with pytest.raises(ToolError, match="no PostgreSQL server is installed; install the extra"):
+    with pytest.raises(ToolError, match=r"no PostgreSQL server is installed; run \.venv/bin/pip"):
         postgres.find_binaries()

