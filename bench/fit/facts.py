@@ -85,7 +85,7 @@ def _within(level: Level, ns: int | None) -> bool:
 
 
 def _output_tokens_per_s(level: Level) -> float | None:
-    """Of the model calls that ended in the window; None when one of them has no token count."""
+    """Of the model calls that ended in the window; None without any, or without a token count."""
     calls = [
         call
         for call in [*level.cut.llm, *level.llm]
@@ -93,7 +93,7 @@ def _output_tokens_per_s(level: Level) -> float | None:
     ]
     tokens = [call.output_tokens for call in calls if call.output_tokens is not None]
     window_s = (level.end_ns - level.start_ns) / NS_PER_S
-    if window_s <= 0 or len(tokens) < len(calls):
+    if window_s <= 0 or not calls or len(tokens) < len(calls):
         return None
     return sum(tokens) / window_s
 
