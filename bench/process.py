@@ -63,6 +63,11 @@ class Process:
         except subprocess.TimeoutExpired:
             return None
 
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM to the group and do not wait: for several that shall end together."""
+        if self._popen.poll() is None:
+            self._signal(signal.SIGTERM)
+
     def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> int:
         """Ask the group to end, then kill it. Never waits longer than the two limits."""
         if self._popen.poll() is None:
