@@ -116,14 +116,14 @@ def _check(directory: Path, users: int | None) -> int:
     from bench.slo import check_exit_code
 
     verdicts = verdicts_of(directory, users)
-    table = Table("engine", "users", "objective", "observed", "bound", "n", "verdict", "reasons")
+    table = Table("engine", "level", "objective", "observed", "bound", "n", "verdict", "reasons")
     for level in verdicts:
         for one in level.objectives:
             observed = "unknown" if one.observed is None else f"{one.observed:.4g}"
             verdict = one.verdict if one.valid else f"{one.verdict} (not valid)"
             table.add_row(
-                one.engine, str(one.users), one.name, observed, f"{one.direction} {one.bound:g}",
-                str(one.n), verdict, "; ".join(one.reasons),
+                one.engine, one.point or str(one.users), one.name, observed,
+                f"{one.direction} {one.bound:g}", str(one.n), verdict, "; ".join(one.reasons),
             )  # fmt: skip
     Console().print(table)
     return check_exit_code(verdicts)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from bench.episode import read_tools
+from bench.fit.cache import planned_hit_rate
 from bench.fit.facts import level_facts
 from bench.fit.latency import growth, latency_rows, path_rows
 from bench.fit.law import Law
@@ -56,16 +57,20 @@ def content_of(directory: Path) -> Content:
             return None
         return predict_ttft(law, prompt_tokens - cached_tokens, cached_tokens)
 
+    def planned(level: Level) -> float | None:
+        run = next(run for run in runs if run.facts.id == level.run)
+        return planned_hit_rate(run, level)
+
     return Content(
         title=f"{first.name}: {', '.join(dict.fromkeys(run.facts.endpoint.label for run in runs))}",
         generated=max(_sealed(run) for run in runs),
         simulated=any(run.facts.endpoint.simulated for run in runs),
         runs=[_summary(run) for run in runs],
         levels=[level_facts(level, _error_rate(level), server_gap(level)) for level in levels],
-        verdicts=judge(levels, first.slo, selection, answers, idle),
+        verdicts=judge(levels, first.slo, selection, answers, idle, planned),
         plan=plan(
             [run.facts.scenario.engine for run in runs],
-            levels,
+            [level for level in levels if level.users],  # the network is one of users
             first.slo,
             first.slo.target_users,
             first.slo.gpus_per_node,

@@ -52,6 +52,8 @@ class Level(msgspec.Struct, kw_only=True):
     warmup: int  # episodes cut off at the front
     tail: int
     warmup_s: float
+    warmup_ended_ns: int | None = None  # when the last call of the warm-up ended; None: none
+    tail_ended_ns: int | None = None  # when the first call of the tail ended; None: none
 
     @property
     def users(self) -> int:
@@ -194,7 +196,23 @@ def _level(run: Run, point: PointRecord, records: _PointRecords) -> Level:
         warmup=len(issued) - len(keys),
         tail=sum(1 for ns in start_of.values() if ns >= end_ns),
         warmup_s=(start_ns - point.started_ns) / NS_PER_S,
+        warmup_ended_ns=max(_ends(records.llm, start_of, 0, start_ns), default=None),
+        tail_ended_ns=min(_ends(records.llm, start_of, end_ns, None), default=None),
     )
+
+
+def _ends(
+    llm: list[LLMRecord], start_of: dict[EpisodeKey, int], from_ns: int, until_ns: int | None
+) -> list[int]:
+    """When the calls ended whose episodes were scheduled in [from_ns, until_ns)."""
+    return [
+        call.done_ns
+        for call in llm
+        if call.done_ns is not None
+        and (ns := start_of.get(episode_key(call))) is not None
+        and ns >= from_ns
+        and (until_ns is None or ns < until_ns)
+    ]
 
 
 def _schedule(records: _PointRecords) -> dict[EpisodeKey, int]:

@@ -40,6 +40,8 @@ class ObjectiveVerdict(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     run: str
     users: int
+    point: str = ""
+    rate_per_s: float | None = None
     observed: float | None
     low: float | None
     high: float | None
@@ -57,6 +59,8 @@ class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     run: str
     users: int
+    point: str = ""
+    rate_per_s: float | None = None
     verdict: str
     valid: bool
     objectives: list[ObjectiveVerdict]
@@ -69,20 +73,21 @@ def judge(
     selection: Sequence[SelectionRow],
     answers: Sequence[AnswerRow],
     idle: IdleTtft | None = None,
-    planned_hit_rate: float | None = None,
+    planned_hit_rate: Callable[[Level], float | None] | None = None,
 ) -> list[LevelVerdict]:
     """One verdict per level, in the order of `levels` (methods.md section 5).
 
-    selection, answers: rows of the same levels, found by engine, run and users. idle: TTFT of an
-    idle engine, for `infeasible`. planned_hit_rate: share of prompt tokens that the plan wants
-    from the prefix cache; None: nothing was planned.
+    selection, answers: rows of the same levels, found by engine, run, users and point. idle:
+    TTFT of an idle engine, for `infeasible`. planned_hit_rate: the share of a level's prompt
+    tokens that the plan wants from the prefix cache; None: it is not known.
     """
     verdicts = []
     for level in levels:
         evidence = [
             evidence_of(level, objective, slo, selection, answers) for objective in slo.objectives
         ]
-        gates = check_gates(level, slo, planned_hit_rate)
+        planned = planned_hit_rate(level) if planned_hit_rate else None
+        gates = check_gates(level, slo, planned)
         verdicts.append(_level_verdict(level, slo, evidence, gates, idle))
     return verdicts
 
@@ -121,6 +126,8 @@ def _level_verdict(
         engine=level.engine,
         run=level.run,
         users=level.users,
+        point=level.point.point,
+        rate_per_s=level.point.rate_per_s,
         verdict=verdict,
         valid=not tripped,
         objectives=rows,
@@ -159,6 +166,8 @@ def _objective_verdict(
         engine=level.engine,
         run=level.run,
         users=level.users,
+        point=level.point.point,
+        rate_per_s=level.point.rate_per_s,
         observed=_shown(evidence.observed),
         low=_shown(low),
         high=_shown(high),
