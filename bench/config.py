@@ -108,6 +108,9 @@ def explain(error: Exception) -> BenchError:
     text = str(error)
     if match := re.search(r"Key '([^']+)' (?:is not in struct|not in '\w+')", text):
         full = re.search(r"full_key: (\S+)", text)
+        if full and full.group(1) in (entries := _entries(Scenario, "")):  # of a list
+            names = ", ".join(entries[full.group(1)])
+            return ConfigError(f"{full.group(1)}.{match.group(1)}", "is no key", f"use {names}")
         return _unknown_key(full.group(1) if full else match.group(1))
     if match := re.search(r"[Cc]ould not find '([^']+)'", text):
         return _unknown_choice(match.group(1))
@@ -155,3 +158,15 @@ def _keys(kind: Any, prefix: str) -> list[str]:
         if dataclasses.is_dataclass(hints[part.name]):
             keys += _keys(hints[part.name], f"{prefix}{part.name}.")
     return keys
+
+
+def _entries(kind: Any, prefix: str) -> dict[str, list[str]]:
+    """The lists of parts, and the keys of one entry of each."""
+    found: dict[str, list[str]] = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        if dataclasses.is_dataclass(hint):
+            found |= _entries(hint, f"{prefix}{name}.")
+        for entry in typing.get_args(hint):
+            if dataclasses.is_dataclass(entry):
+                found[prefix + name] = [part.name for part in dataclasses.fields(entry)]
+    return found

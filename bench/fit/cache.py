@@ -66,7 +66,7 @@ def planned_hit_rate(run: Run, level: Level) -> float | None:
 
 def _shared_tokens(
     calls: Sequence[LLMRecord], task_of: dict[tuple[int, int], str], questions: dict[str, str]
-) -> float | None:
+) -> int | None:
     """Tokens that the first turns of all episodes with tools share; None: they do not tell."""
     lengths: dict[str, tuple[int, int]] = {}
     for call in calls:
@@ -80,13 +80,13 @@ def _shared_tokens(
     spread = float(np.std(tokens - slope * chars - intercept))
     if spread > MAX_SPREAD * tokens.mean() or not 0 < intercept <= tokens.min():
         return None
-    return float(intercept)
+    return round(intercept)
 
 
 def _cached(
     calls: Sequence[LLMRecord],
     task_of: dict[tuple[int, int], str],
-    shared: float,
+    shared: int,
     block_size: int,
 ) -> list[tuple[LLMRecord, int]]:
     """Each call with the prompt tokens that the plan wants from the cache, whole blocks."""
@@ -98,14 +98,14 @@ def _cached(
         key, length, sent_ns = episode_key(call), call.prompt_tokens or 0, call.sent_ns or 0
         prompt = (task_of.get(key), call.turn, length)
         rag = call.workload is Workload.naive_rag
-        wanted = 0.0
+        wanted = 0
         if prompt[0] is not None and prefilled.get(prompt, sent_ns) < sent_ns:
             wanted = length - 1  # the last token is always computed
         elif call.turn > 0:
             wanted = previous.get(key, 0)
         elif not rag and first_ns is not None and first_ns < sent_ns:
             wanted = shared
-        found.append((call, int(min(wanted, length - 1)) // block_size * block_size))
+        found.append((call, min(wanted, length - 1) // block_size * block_size))
         previous[key] = length
         if call.first_delta_ns is not None:
             prefilled[prompt] = min(prefilled.get(prompt, call.first_delta_ns), call.first_delta_ns)
