@@ -108,13 +108,14 @@ def explain(error: Exception) -> BenchError:
     text = str(error)
     if match := re.search(r"Key '([^']+)' (?:is not in struct|not in '\w+')", text):
         full = re.search(r"full_key: (\S+)", text)
-        if full and full.group(1) in (entries := _entries(Scenario, "")):  # of a list
-            names = ", ".join(entries[full.group(1)])
-            return ConfigError(f"{full.group(1)}.{match.group(1)}", "is no key", f"use {names}")
         return _unknown_key(full.group(1) if full else match.group(1))
     if match := re.search(r"[Cc]ould not find '([^']+)'", text):
         return _unknown_choice(match.group(1))
     if match := re.search(r"Could not override '([^']+)'", text):
+        entries, inner = _entries(Scenario, ""), re.match(r"Key '([^']+)'", str(error.__cause__))
+        if inner and match.group(1) in entries:  # a key of an entry of a list
+            names = ", ".join(entries[match.group(1)])
+            return ConfigError(f"{match.group(1)}.{inner.group(1)}", "is no key", f"use {names}")
         return _unknown_key(match.group(1))
     if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
         return ConfigError(
