@@ -80,7 +80,7 @@ def _shared_tokens(
     spread = float(np.std(tokens - slope * chars - intercept))
     if spread > MAX_SPREAD * tokens.mean() or not 0 < intercept <= tokens.min():
         return None
-    return round(intercept)
+    return round(float(intercept))
 
 
 def _cached(
