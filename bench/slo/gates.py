@@ -121,7 +121,9 @@ def gate_cache_hits(level: Level, slo: Slo, planned: float | None) -> str:
         (scrape.prefix_hits, scrape.prefix_queries)
         for scrape in sorted(level.engine_samples, key=lambda scrape: scrape.ns)
     ]
-    known = [(hits, queries) for hits, queries in scrapes if hits is not None and queries is not None]
+    known = [
+        (hits, queries) for hits, queries in scrapes if hits is not None and queries is not None
+    ]
     if len(known) < 2 or known[-1][1] <= known[0][1]:
         return NOT_CHECKED + "the engine shows no prefix-cache counters"
     rate = (known[-1][0] - known[0][0]) / (known[-1][1] - known[0][1])
