@@ -149,7 +149,7 @@ def _check(directory: Path, users: int | None) -> int:
     console = Console(highlight=False)
     rows = [
         (
-            one.engine, str(one.users), one.name,
+            one.engine, one.point or f"u{one.users}", one.name,
             "unknown" if one.observed is None else f"{one.observed:.4g}",
             f"{one.direction} {one.bound:g}", str(one.n),
             one.verdict if one.valid else f"{one.verdict} (not valid)", "; ".join(one.reasons),

@@ -8,6 +8,7 @@ import msgspec
 
 from bench.episode import read_tools
 from bench.errors import AnalysisError, RecordError, ScenarioError
+from bench.fit.cache import planned_hit_rate
 from bench.fit.facts import level_facts
 from bench.fit.latency import growth, latency_rows, path_rows
 from bench.fit.law import Law
@@ -84,7 +85,12 @@ def content_of(directory: Path) -> Content:
     laws = [*_ttft_laws(runs), *_tpot_laws(runs)]
     selection = [row for run in runs for row in _selection(run, levels, confidence)]
     answers = answer_rows(levels, confidence)
-    verdicts = judge(levels, first.slo, selection, answers, laws)
+
+    def planned(level: Level) -> float | None:
+        run = next(run for run in runs if run.facts.id == level.run)
+        return planned_hit_rate(run, level)
+
+    verdicts = judge(levels, first.slo, selection, answers, laws, planned)
 
     return Content(
         title=f"{first.name}: {', '.join(dict.fromkeys(run.facts.endpoint.label for run in runs))}",
@@ -94,7 +100,7 @@ def content_of(directory: Path) -> Content:
         levels=[level_facts(level, _error_rate(level), server_gap(level)) for level in levels],
         verdicts=verdicts,
         confidence=confidence,
-        plan=_plan(runs, levels, verdicts, laws),
+        plan=_plan(runs, [level for level in levels if level.users], verdicts, laws),
         latency=[row for level in levels for row in latency_rows(level, confidence)],
         paths=[row for level in levels for row in path_rows(level)],
         growth=growth(levels, confidence),

@@ -140,6 +140,10 @@ def explain(error: Exception) -> BenchError:
     if match := re.search(r"[Cc]ould not find '([^']+)'", text):
         return _unknown_choice(match.group(1))
     if match := re.search(r"Could not override '([^']+)'", text):
+        entries, inner = _entries(Scenario, ""), re.match(r"Key '([^']+)'", str(error.__cause__))
+        if inner and match.group(1) in entries:  # a key of an entry of a list
+            names = ", ".join(entries[match.group(1)])
+            return ConfigError(f"{match.group(1)}.{inner.group(1)}", "is no key", f"use {names}")
         return _unknown_key(match.group(1))
     if match := re.search(r"Ambiguous value for argument '([^']+)'", text):
         return ConfigError(
@@ -183,3 +187,15 @@ def _keys(kind: Any, prefix: str) -> list[str]:
         if dataclasses.is_dataclass(hints[part.name]):
             keys += _keys(hints[part.name], f"{prefix}{part.name}.")
     return keys
+
+
+def _entries(kind: Any, prefix: str) -> dict[str, list[str]]:
+    """The lists of parts, and the keys of one entry of each."""
+    found: dict[str, list[str]] = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        if dataclasses.is_dataclass(hint):
+            found |= _entries(hint, f"{prefix}{name}.")
+        for entry in typing.get_args(hint):
+            if dataclasses.is_dataclass(entry):
+                found[prefix + name] = [part.name for part in dataclasses.fields(entry)]
+    return found

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from bench.engine.vllm import launcher, serve_command
+from bench.load.plan import PlannedPoint, planned_points
 from bench.material import material_of
 from bench.scenario import EngineKind, Scenario
 
@@ -19,8 +20,8 @@ def planned_s(scenario: Scenario) -> float:
     """About how long one launch takes, seconds: for display and `dry_run`, never for a result."""
     load = scenario.load
     cells = len(load.grid_prompt_tokens) * len(load.grid_hit_rates) * load.grid_repeats
-    points = len(load.users) * (load.duration_s + POINT_OVERHEAD_S)
-    return LAUNCH_OVERHEAD_S + 2 * cells * GRID_REQUEST_S + points
+    points_s = sum(point.duration_s + POINT_OVERHEAD_S for point in planned_points(load))
+    return LAUNCH_OVERHEAD_S + 2 * cells * GRID_REQUEST_S + points_s
 
 
 def describe(scenario: Scenario) -> str:
@@ -34,16 +35,22 @@ def describe(scenario: Scenario) -> str:
     mix = ", ".join(
         f"{name} {weight:g}" for name, weight in scenario.workload.mix.items() if weight
     )
-    users = ", ".join(map(str, load.users))
     lines = [
         f"engine   {engine.name} ({engine.kind.value}, TP={engine.tensor_parallel}, {engine.gpu})",
         f"workload {scenario.workload.material}: {mix} (control={scenario.workload.control.value})",
         f"         {len(material.tasks)} tasks, {len(material.selection)} selection items "
         f"from {material.selection_source}",
         f"tools    {scenario.tools.source.value}",
-        f"load     {users} users, {load.duration_s:g} s each",
+        f"load     {load.kind.value}: {', '.join(_point(one) for one in planned_points(load))}",
         f"time     about {planned_s(scenario) / 60:.1f} minutes",
     ]
     if engine.kind is EngineKind.vllm:
         lines.insert(1, f"command  {shlex.join(serve_command(engine, engine.port, launcher()))}")
     return "\n".join(lines)
+
+
+def _point(point: PlannedPoint) -> str:
+    many = f"{point.users} users"
+    if point.rate_per_s is not None:
+        many = f"{point.rate_per_s:.4g} episodes/s"
+    return f"{point.name} ({many}, {point.duration_s:.4g} s)"

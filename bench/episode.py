@@ -130,6 +130,7 @@ class Purpose(enum.IntEnum):
     tool_delay = 3
     policy = 4
     retry = 5
+    arrival = 6
 
 
 def substream(

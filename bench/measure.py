@@ -17,9 +17,11 @@ import msgspec
 from bench.engine import launch
 from bench.engine.machine import machine_facts, versions
 from bench.engine.sampler import Sampler
-from bench.errors import BenchError, RecordError, Stopped
+from bench.errors import BenchError, RecordError, ScenarioError, Stopped
 from bench.load.drive import HostProcess, drive_point
-from bench.load.spec import HostSpec, point_spec
+from bench.load.plan import PlannedPoint, planned_points
+from bench.load.spec import HostSpec, load_spec
+from bench.load.trace import read_trace
 from bench.material import Material, material_of
 from bench.progress import Display, Progress
 from bench.record import GRID_POINT, PointKind, PointRecord
@@ -54,13 +56,14 @@ def measure(scenario: Scenario, directory: Path, display: Display) -> Manifest:
     """
     display.show(Progress(engine=scenario.engine.name, phase="start"))
     material = _prepare(scenario)  # before the first file: what cannot be run leaves none
+    points = _plan(scenario, material)
     facts = _facts(scenario, directory)
     with _stoppable(facts.id) as stop:
         open_run(directory, facts)
         try:
             stop.release()
             with _told(directory):
-                _measure(scenario, directory, display, facts.id, material, stop)
+                _measure(scenario, directory, display, facts.id, material, points, stop)
             display.show(Progress(engine=scenario.engine.name, phase="seal"))
             stop.hold()
             stop.check()  # a signal whose Stopped was swallowed, as an event loop may do
@@ -81,9 +84,11 @@ def _measure(
     display: Display,
     run_id: str,
     material: Material,
+    points: list[PlannedPoint],
     stop: _Stop,
 ) -> None:
     _copy(material, directory)
+    points = [_copy_trace(point, directory) for point in points]
     with ExitStack() as stack:
         services: Services | None = None
         if scenario.tools.source is ToolSource.embedded:
@@ -110,35 +115,78 @@ def _measure(
             run_id=run_id,
             socket_path=sockets / "host",
         )
-        host = stack.enter_context(
-            HostProcess.start(spec, directory / "logs" / "host.log", HOST_START_LIMIT_S)
-        )
+        hosts = [
+            stack.enter_context(_start_host(spec, worker))
+            for worker in range(scenario.load.workers)
+        ]
         sampler = stack.enter_context(Sampler(engine.endpoint, directory / "engine.jsonl"))
         watch = Watch(scenario, display, services, engine, sampler, stop.check)
-        _points(scenario, directory, host, watch)
+        _points(points, directory, hosts, watch)
 
 
-def _points(scenario: Scenario, directory: Path, host: HostProcess, watch: Watch) -> None:
+def _start_host(spec: HostSpec, worker: int) -> HostProcess:
+    """The episode host of one load worker."""
+    name = f"host-{worker}" if worker else "host"
+    socket_path = spec.socket_path.with_name(name)
+    mine = msgspec.structs.replace(spec, worker=worker, socket_path=socket_path)
+    return HostProcess.start(mine, spec.run_dir / "logs" / f"{name}.log", HOST_START_LIMIT_S)
+
+
+def _points(
+    planned: list[PlannedPoint], directory: Path, hosts: list[HostProcess], watch: Watch
+) -> None:
     """The idle grid, then each load level. A point is written when it begins and when it ends."""
-    load = scenario.load
+    load = hosts[0].spec.scenario.load
     points = Appender[PointRecord](directory / "points.jsonl")
     try:
         if load.grid_repeats and load.grid_prompt_tokens and load.grid_hit_rates:
             watch.begin(GRID_POINT, 1)
             points.append(_begun(GRID_POINT, PointKind.grid, 1))
-            points.append(host.grid(watch.grid))
-        for users in load.users:
-            point = point_spec(host.spec, f"u{users}", users)
-            watch.begin(point.point, users)
-            points.append(_begun(point.point, PointKind.load, users))
+            points.append(hosts[0].grid(watch.grid))
+        for point in planned:
+            watch.begin(point.name, point.users)
+            points.append(_begun(point.name, PointKind.load, point.users, point.rate_per_s))
             log = directory / "logs" / "locust.log"
-            points.append(drive_point(host, point, load, log, watch.load))
+            points.append(
+                drive_point(hosts, load_spec(hosts[0].spec, point), load, log, watch.load)
+            )
     finally:
         points.close()
 
 
-def _begun(point: str, kind: PointKind, users: int) -> PointRecord:
-    return PointRecord(point=point, kind=kind, users=users, started_ns=time.monotonic_ns())
+def _begun(point: str, kind: PointKind, users: int, rate_per_s: float | None = None) -> PointRecord:
+    return PointRecord(
+        point=point,
+        kind=kind,
+        users=users,
+        rate_per_s=rate_per_s,
+        started_ns=time.monotonic_ns(),
+    )
+
+
+def _plan(scenario: Scenario, material: Material) -> list[PlannedPoint]:
+    """The points of the load. Raises ScenarioError when a trace names a task that is not there."""
+    known = {task.id for task in (*material.tasks, *material.selection)}
+    points = planned_points(scenario.load)
+    for trace in scenario.load.traces:
+        for arrival in read_trace(Path(trace)):
+            if arrival.task and arrival.task not in known:
+                raise ScenarioError(
+                    f"load.traces={trace}: task={arrival.task}",
+                    "is no task of the scenario's material",
+                    "name a task of it, or leave `task` out to have one dealt",
+                )
+    return points
+
+
+def _copy_trace(point: PlannedPoint, directory: Path) -> PlannedPoint:
+    """The arrivals of a trace become part of the run."""
+    if not point.trace:
+        return point
+    copy = directory / "material" / "arrivals" / f"{Path(point.trace).stem}.jsonl"
+    lines = [msgspec.json.encode(arrival) + b"\n" for arrival in read_trace(Path(point.trace))]
+    write_atomically(copy, b"".join(lines))
+    return msgspec.structs.replace(point, trace=str(copy))
 
 
 def _prepare(scenario: Scenario) -> Material:

@@ -70,6 +70,11 @@ class Process:
             time.sleep(POLL_S)
         return code
 
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM to the group and do not wait: for several that shall end together."""
+        if self.exit_code is None:
+            self._signal(signal.SIGTERM)
+
     def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> int | None:
         """Ask the group to end, then kill it; the exit code, None if even that did not end it.
 

@@ -17,6 +17,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
     engine: str
     phase: str  # start | grid | load | seal
+    point: str = ""
     users: int = 0
     done: int = 0
     errors: int = 0
@@ -30,7 +31,7 @@ class Display:
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
         self._live: Live | None = None
-        self._phase: tuple[str, str, int] | None = None
+        self._phase: tuple[str, str, str] | None = None
         self._printed_s = 0.0
 
     def show(self, progress: Progress) -> None:
@@ -42,7 +43,7 @@ class Display:
                 self._live.start()
             self._live.update(Text(line))
             return
-        phase = (progress.engine, progress.phase, progress.users)
+        phase = (progress.engine, progress.phase, progress.point)
         if phase != self._phase or time.monotonic() - self._printed_s >= PLAIN_EVERY_S:
             self._phase, self._printed_s = phase, time.monotonic()
             self._console.print(line, soft_wrap=True)
@@ -62,6 +63,8 @@ def _line(progress: Progress) -> str:
     parts = [f"{progress.engine}: {progress.phase}"]
     if progress.users:
         parts.append(f"{progress.users} users")
+    elif progress.point:
+        parts.append(progress.point)
     if progress.phase in ("grid", "load"):
         parts.append(f"{progress.done} done")
         parts.append(f"{progress.errors} errors")

@@ -238,7 +238,8 @@ class PointRecord(msgspec.Struct, kw_only=True):
 
     point: str
     kind: PointKind
-    users: int
+    users: int  # planned; 0: episodes arrive by themselves
+    rate_per_s: float | None = None  # planned mean rate of episodes; None: users make the load
     started_ns: int
     issued_until_ns: int | None = None
     ended_ns: int | None = None

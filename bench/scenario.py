@@ -65,7 +65,25 @@ class ToolSource(enum.Enum):
 class LoadKind(enum.Enum):
     """How episodes arrive."""
 
-    closed = "closed"
+    closed = "closed"  # users: the next episode follows the one before
+    open = "open"  # at a rate, whatever the engine does
+    trace = "trace"  # at the times of a file
+    steps = "steps"  # users or rates that change in stages
+
+
+class Arrivals(enum.Enum):
+    """The law of the gaps between two arrivals of an open load."""
+
+    poisson = "poisson"
+    constant = "constant"
+    gamma = "gamma"  # of a stated coefficient of variation
+
+
+class RepeatOrder(enum.Enum):
+    """In which order the repeats of the points are run."""
+
+    interleaved = "interleaved"  # all points, then all of them again
+    sequence = "sequence"  # every repeat of a point, then the next point
 
 
 class Direction(enum.Enum):
@@ -245,15 +263,55 @@ class Workload:
 
 
 @dataclass
+class Stage:
+    """One stage of a load in steps: so many users, or so many episodes a second."""
+
+    users: int = 0
+    rate: float = 0.0  # episodes/s
+    duration_s: float = 30.0  # ramp included
+    ramp_s: float = 0.0  # linear from the stage before (from 0 in the first); 0: a step
+
+    def __post_init__(self) -> None:
+        _positive("load.stages.duration_s", self.duration_s)
+        if self.users < 0 or self.rate < 0:
+            raise ConfigError(
+                f"load.stages: users={self.users}, rate={self.rate:g}",
+                "neither is negative",
+                "use 0 or more",
+            )
+        if not 0 <= self.ramp_s <= self.duration_s:
+            raise ConfigError(
+                f"load.stages.ramp_s={self.ramp_s:g}",
+                f"a ramp lies within its stage of duration_s={self.duration_s:g}",
+                "shorten it",
+            )
+
+
+@dataclass
 class Load:
-    """How many users, how they arrive, and for how long each point lasts."""
+    """How episodes arrive, at which points, and for how long each point lasts.
+
+    `kind` says which of users, rates, traces and stages name the points; the others stay empty.
+    """
 
     kind: LoadKind = LoadKind.closed
-    users: list[int] = field(default_factory=list)
+    users: list[int] = field(default_factory=list)  # closed
+    rates: list[float] = field(default_factory=list)  # open: episodes/s
+    traces: list[str] = field(default_factory=list)  # trace: files, .csv or .jsonl
+    stages: list[Stage] = field(default_factory=list)  # steps
+    arrivals: Arrivals = Arrivals.poisson  # open, and stages with rates
+    cv: float = 0.0  # gamma: coefficient of variation of the gaps
+    speed: float = 1.0  # trace: 2 plays it in half the time
+    max_in_flight: int = 4096  # not closed: a point that reaches it is ended and says so
+    repeats: int = 1  # of every point, each with a salt of its own
+    order: RepeatOrder = RepeatOrder.interleaved
     think_time_s: float = 0.0
     duration_s: float = 25.0  # episodes that start within are members
     hold_s: float = 30.0  # limit for holding the load until the last member has ended
     stagger_s: float = 2.0  # users start within this time
+    workers: int = 1  # load workers: processes of Locust, each with its own episode host
+    master_host: str = "127.0.0.1"  # where Locust's master listens, for workers > 1
+    master_port: int = 0  # 0: a free one
     web: bool = False  # Locust's web page instead of headless
     web_port: int = 8089
     grid_prompt_tokens: list[int] = field(default_factory=list)
@@ -263,16 +321,13 @@ class Load:
 
     def __post_init__(self) -> None:
         _finite("load", self)
-        if not self.users:
-            raise ConfigError("load.users=[]", "there is no point to run", "set load.users=[4,8]")
-        for users in self.users:
-            _positive("load.users", users)
-        if len(set(self.users)) < len(self.users):
-            raise ConfigError(
-                f"load.users={self.users}", "a point occurs twice", "name each number once"
-            )
+        _check_points(self)
+        _check_arrivals(self)
+        _check_users(self)
         _positive("load.duration_s", self.duration_s)
         _positive("load.hold_s", self.hold_s)
+        _positive("load.max_in_flight", self.max_in_flight)
+        _positive("load.repeats", self.repeats)
         if self.think_time_s < 0 or self.stagger_s < 0 or self.grid_repeats < 0:
             raise ConfigError(
                 "load", "think_time_s, stagger_s and grid_repeats are not negative", "use 0 or more"
@@ -290,6 +345,97 @@ class Load:
         for name in ("duration_s", "hold_s", "think_time_s", "stagger_s"):
             _between(f"load.{name}", getattr(self, name), 0, WEEK_S)
         _between("load.web_port", self.web_port, 1, MAX_PORT)
+
+    @property
+    def in_users(self) -> bool:
+        """True when users make the load: closed, or stages that name users."""
+        return bool(self.users) or any(stage.users for stage in self.stages)
+
+
+_POINTS_OF = {
+    LoadKind.closed: ("users", "users=[4,8]"),
+    LoadKind.open: ("rates", "rates=[0.5,1]"),
+    LoadKind.trace: ("traces", "traces=[FILE.csv]"),
+    LoadKind.steps: ("stages", "stages=[{users: 4, duration_s: 30},{users: 8, duration_s: 30}]"),
+}
+
+
+def _check_points(load: Load) -> None:
+    """The list that belongs to the kind names each point once; the other lists are empty."""
+    own, example = _POINTS_OF[load.kind]
+    if not getattr(load, own):
+        raise ConfigError(
+            f"load.{own}=[]",
+            f"there is no point to run, and load.kind={load.kind.value} takes them from there",
+            f"set load.{example}",
+        )
+    for kind, (name, _) in _POINTS_OF.items():
+        if name != own and getattr(load, name):
+            raise ConfigError(
+                f"load.{name}={getattr(load, name)}",
+                f"load.kind={load.kind.value} takes its points from load.{own}",
+                f"set load.{name}=[] or load.kind={kind.value}",
+            )
+    for users in load.users:
+        _positive("load.users", users)
+    for rate in load.rates:
+        _positive("load.rates", rate)
+    for name in ("users", "rates", "traces"):
+        points = [p if isinstance(p, str) else f"{p:g}" for p in getattr(load, name)]
+        if len(set(points)) < len(points):
+            raise ConfigError(
+                f"load.{name}=[{', '.join(points)}]",
+                "a point occurs twice",
+                "name each once; load.repeats=2 runs every point twice",
+            )
+
+
+def _check_arrivals(load: Load) -> None:
+    """The law of arrivals and its numbers fit together."""
+    timed = load.kind is LoadKind.open or (load.kind is LoadKind.steps and not load.in_users)
+    if timed and load.arrivals is Arrivals.gamma and not load.cv > 0:
+        raise ConfigError(
+            f"load.cv={load.cv:g}",
+            "gamma arrivals need the coefficient of variation of their gaps",
+            "set e.g. load.cv=2 (1 is Poisson, 0 would be constant)",
+        )
+    if load.cv and not (timed and load.arrivals is Arrivals.gamma):
+        raise ConfigError(
+            f"load.cv={load.cv:g}",
+            "only gamma arrivals of an open load have a coefficient of variation to choose",
+            "set load.cv=0, or load.arrivals=gamma with load.rates",
+        )
+    _positive("load.speed", load.speed)
+    if load.speed != 1 and load.kind is not LoadKind.trace:
+        raise ConfigError(
+            f"load.speed={load.speed:g}", "only a trace has a speed", "set load.speed=1"
+        )
+    with_users = [stage for stage in load.stages if stage.users]
+    with_rates = [stage for stage in load.stages if stage.rate]
+    if load.stages and bool(with_users) == bool(with_rates):
+        raise ConfigError(
+            "load.stages",
+            "name both users and rates" if with_users else "name neither users nor rates",
+            "give every stage users, or every stage a rate",
+        )
+
+
+def _check_users(load: Load) -> None:
+    """What only users have, and how they are dealt to the workers."""
+    _positive("load.workers", load.workers)
+    if load.think_time_s and not load.in_users:
+        raise ConfigError(
+            f"load.think_time_s={load.think_time_s:g}",
+            f"nobody thinks in load.kind={load.kind.value}: episodes arrive by themselves",
+            "set load.think_time_s=0",
+        )
+    for users in load.users:
+        if users < load.workers:
+            raise ConfigError(
+                f"load.users={users} with load.workers={load.workers}",
+                "a worker would have no user",
+                "lower load.workers or raise load.users",
+            )
 
 
 @dataclass

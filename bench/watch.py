@@ -35,13 +35,13 @@ class Watch:
         self._engine = engine
         self._sampler = sampler
         self._check_stop = check_stop
-        self._users = 0
+        self._point, self._users = "", 0
         self._ends_s = time.monotonic() + planned_s(scenario) - LAUNCH_OVERHEAD_S
 
     def begin(self, point: str, users: int) -> None:
         """A point begins."""
         self._check_stop()
-        self._users = users
+        self._point, self._users = point, users
         self._sampler.point = point
 
     def grid(self, done: int, total: int) -> None:
@@ -67,6 +67,7 @@ class Watch:
             Progress(
                 engine=self._scenario.engine.name,
                 phase=phase,
+                point=self._point,
                 users=self._users,
                 done=done,
                 errors=errors,

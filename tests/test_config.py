@@ -37,7 +37,7 @@ def test_every_scenario_composes(scenario: str) -> None:
     [
         *(f"engine={name}" for name in choices("engine") if name not in ("attached", "simulated")),
         *(f"workload={name}" for name in choices("workload")),
-        *(f"load={name}" for name in choices("load")),
+        *(f"load={name}" for name in choices("load") if name != "trace"),
         *(f"slo={name}" for name in choices("slo")),
         "tools=embedded",
         "tools=seed_delays",
@@ -45,6 +45,19 @@ def test_every_scenario_composes(scenario: str) -> None:
 )
 def test_every_choice_composes(word: str) -> None:
     assert len(compose(["scenario=single", word])) == 1
+
+
+def test_a_trace_needs_its_file_only() -> None:
+    (job,) = compose(["scenario=single", "load=trace", "load.traces=[a.csv]"])
+    assert job[0].load.traces == ["a.csv"]
+
+
+def test_stages_come_from_words_and_files() -> None:
+    words = ["scenario=single", "load=steps", "load.stages=[{rate: 0.5, duration_s: 9}]"]
+    (job,) = compose(words)
+    assert (job[0].load.stages[0].rate, job[0].load.stages[0].ramp_s) == (0.5, 0.0)
+    (job,) = compose(words[:2])
+    assert [stage.users for stage in job[0].load.stages] == [4, 16, 4]
 
 
 def test_the_demo_is_two_launches_in_one_campaign() -> None:
@@ -89,6 +102,17 @@ def test_attached_tools_need_their_addresses_and_tables() -> None:
         (["scenario=dmo"], "did you mean scenario=demo?"),
         (["load.users=[a]"], "load.users=.*could not be converted to Integer"),
         (["load.users=[0]"], "load.users=0: must be above 0"),
+        (["load=open", "load.users=[4]"], "load.users=.*takes its points from load.rates"),
+        (["load=open", "load.arrivals=gamma"], "load.cv=0: gamma arrivals need"),
+        (["load=open", "load.arrivals=weibull"], "poisson, constant, gamma"),
+        (["load=open", "load.rates=[0]"], "load.rates=0"),
+        (["load=trace"], r"load.traces=\[\]: there is no point to run"),
+        (["load=steps", "load.stages=[{users: 4},{rate: 2}]"], "both users and rates"),
+        (
+            ["load=steps", "load.stages=[{user: 4}]"],
+            r"load.stages.user: is no key; use users, rate",
+        ),
+        (["load.workers=3", "load.users=[2]"], "a worker would have no user"),
         (["workload.control=liv"], "workload.control=liv.*live, scripted"),
         (["foo"], "words: "),
         (["engine=h100_tp2,h100_tp4"], "put -m before the words"),

@@ -19,6 +19,8 @@ class LevelFacts(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     run: str
     users: int
+    point: str = ""
+    rate_per_s: float | None = None
     simulated: bool
     control: str
     window_s: float
@@ -57,6 +59,8 @@ def level_facts(level: Level, error_rate: float | None, server_gap: float | None
         engine=level.engine,
         run=level.run,
         users=level.users,
+        point=level.point.point,
+        rate_per_s=level.point.rate_per_s,
         simulated=level.simulated,
         control=level.control,
         window_s=window_s,

@@ -34,6 +34,8 @@ class LatencyRow(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     run: str
     users: int
+    point: str = ""
+    rate_per_s: float | None = None
     workload: str
     metric: str  # ttft_s.call | ttft_s.answer | tpot_s | latency_s | ttfat_s | tool_s.sql_query ...
     n: int
@@ -53,6 +55,8 @@ class PathRow(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     run: str
     users: int
+    point: str = ""
+    rate_per_s: float | None = None
     workload: str
     n: int
     total_s: float
@@ -66,6 +70,7 @@ class TurnGrowth(msgspec.Struct, frozen=True, kw_only=True):
 
     engine: str
     users: int
+    rate_per_s: float | None = None
     turn: int
     n: int
     prompt_tokens_p50: float
@@ -155,6 +160,8 @@ def latency_rows(level: Level, confidence: float = 0.95) -> list[LatencyRow]:
                     engine=level.engine,
                     run=level.run,
                     users=level.users,
+                    point=level.point.point,
+                    rate_per_s=level.point.rate_per_s,
                     workload=workload,
                     metric=metric,
                     n=len(sample.values),
@@ -221,13 +228,15 @@ def critical_path(
 
 
 def growth(levels: Iterable[Level], confidence: float = 0.95) -> list[TurnGrowth]:
-    """TTFT by turn for each engine and number of users: how the growing prompt shows.
+    """TTFT by turn for each engine and number of users (or rate): how the growing prompt shows.
 
     Only turns that call a tool, so that the kinds of section 1 are not mixed: a server withholds
     a call until its name is complete, an answer it does not. Selection items are left out.
     Token medians are over the same calls as the TTFT.
     """
-    found: defaultdict[tuple[str, int, int], list[tuple[LLMRecord, int, int]]] = defaultdict(list)
+    found: defaultdict[tuple[str, int, float, int], list[tuple[LLMRecord, int, int]]] = defaultdict(
+        list
+    )
     for number, level in enumerate(levels):
         known = _episodes_of(level)
         for record in level.llm:
@@ -238,7 +247,7 @@ def growth(levels: Iterable[Level], confidence: float = 0.95) -> list[TurnGrowth
                 episode = known[episode_key(record)]
                 # Two levels of one engine and load: their episodes are numbered apart.
                 identity = number << 40 | episode.number
-                found[level.engine, level.users, record.turn].append(
+                found[level.engine, level.users, level.point.rate_per_s or 0.0, record.turn].append(
                     (record, identity, episode.start_ns)
                 )
     return [_growth_row(*key, found[key], confidence) for key in sorted(found)]
@@ -292,6 +301,8 @@ def _path_row(
         engine=level.engine,
         run=level.run,
         users=level.users,
+        point=level.point.point,
+        rate_per_s=level.point.rate_per_s,
         workload=workload,
         n=n,
         total_s=total_s / n,
@@ -304,6 +315,7 @@ def _path_row(
 def _growth_row(
     engine: str,
     users: int,
+    rate_per_s: float,
     turn: int,
     calls: list[tuple[LLMRecord, int, int]],
     confidence: float,
@@ -313,6 +325,7 @@ def _growth_row(
     return TurnGrowth(
         engine=engine,
         users=users,
+        rate_per_s=rate_per_s or None,
         turn=turn,
         n=len(calls),
         prompt_tokens_p50=float(np.median([record.prompt_tokens or 0 for record in records])),

@@ -66,6 +66,8 @@ class Level(msgspec.Struct, kw_only=True):
     tail: int
     warmup_s: float
     cut: WarmUp = msgspec.field(default_factory=WarmUp)
+    warmup_ended_ns: int | None = None  # when the last call of the warm-up ended; None: none
+    tail_ended_ns: int | None = None  # when the first call of the tail ended; None: none
 
     @property
     def users(self) -> int:
@@ -215,6 +217,8 @@ def _level(run: Run, point: PointRecord, records: _PointRecords) -> Level:
             llm=_members(records.llm, cut),
             tools=_members(records.tools, cut),
         ),
+        warmup_ended_ns=max(_ends(records.llm, start_of, 0, start_ns), default=None),
+        tail_ended_ns=min(_ends(records.llm, start_of, end_ns, None), default=None),
     )
 
 
@@ -241,6 +245,20 @@ def _why_incomplete(
         if episode_key(episode) in issued
     )
     return f"{short} episodes lack records of model calls that they made" if short else ""
+
+
+def _ends(
+    llm: list[LLMRecord], start_of: dict[EpisodeKey, int], from_ns: int, until_ns: int | None
+) -> list[int]:
+    """When the calls ended whose episodes were scheduled in [from_ns, until_ns)."""
+    return [
+        call.done_ns
+        for call in llm
+        if call.done_ns is not None
+        and (ns := start_of.get(episode_key(call))) is not None
+        and ns >= from_ns
+        and (until_ns is None or ns < until_ns)
+    ]
 
 
 def _schedule(records: _PointRecords) -> dict[EpisodeKey, int]:

@@ -62,6 +62,7 @@ class AccountingRow(msgspec.Struct, frozen=True, kw_only=True):
     row: str
     engine: str
     users: int
+    rate_per_s: float | None = None
     n: int
     stated_ms: float | None
     seed_accounting_ms: float
@@ -83,13 +84,14 @@ def accounting_rows(levels: Sequence[Level], stated: dict[str, float]) -> list[A
     answered, or whose stamps do not give every part, are left out; a row without any episode is
     not made. `stated`: workload -> milliseconds, usually STATED_EPISODE_MS.
     """
-    found: dict[tuple[str, int, Workload], list[_Counted]] = defaultdict(list)
+    found: dict[tuple[str, int, float, Workload], list[_Counted]] = defaultdict(list)
     for level in levels:
         for workload, counted in _counted_episodes(level):
-            found[level.engine, level.users, workload].append(counted)
+            rate_per_s = level.point.rate_per_s or 0.0
+            found[level.engine, level.users, rate_per_s, workload].append(counted)
     order = {workload: number for number, workload in enumerate(ROWS)}
-    keys = sorted(found, key=lambda key: (key[0], key[1], order[key[2]]))
-    return [_row(*key, found[key], stated.get(key[2].value)) for key in keys]
+    keys = sorted(found, key=lambda key: (*key[:3], order[key[3]]))
+    return [_row(*key, found[key], stated.get(key[3].value)) for key in keys]
 
 
 def tools_time_s(tools: Iterable[ToolRecord]) -> float | None:
@@ -157,13 +159,19 @@ def _count(
 
 
 def _row(
-    engine: str, users: int, workload: Workload, episodes: list[_Counted], stated_ms: float | None
+    engine: str,
+    users: int,
+    rate_per_s: float,
+    workload: Workload,
+    episodes: list[_Counted],
+    stated_ms: float | None,
 ) -> AccountingRow:
     omitted_ms = [one.measured_ms - one.accounting_ms for one in episodes]
     return AccountingRow(
         row=workload.value,
         engine=engine,
         users=users,
+        rate_per_s=rate_per_s or None,
         n=len(episodes),
         stated_ms=stated_ms,
         seed_accounting_ms=statistics.median(one.accounting_ms for one in episodes),

@@ -1,11 +1,12 @@
-"""Drive: starts and stops the two processes of a load worker, for `measure`. No Locust here.
+"""Drive: starts and stops the processes of the load workers, for `measure`. No Locust here.
 
     with HostProcess.start(spec, log, limit_s) as host:
         grid = host.grid(on_progress)
-        point = drive_point(host, point_spec(spec, "u8", 8), scenario.load, log, watch)
+        point = drive_point(host, load_spec(spec, planned), scenario.load, log, watch)
 
+With several hosts there is one process of Locust for each, and a master that leads them.
 `watch` is called about four times a second; what it raises ends the point at once, its running
-episodes recorded as cut.
+episodes recorded as cut. So does the death of any process.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import contextlib
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,9 +30,9 @@ from bench.errors import (
     ToolError,
 )
 from bench.load.line import Done, Op, Progress, Reply, Request, decode_reply, encode
-from bench.load.spec import HostSpec, LoadSpec, write_spec
-from bench.load.status import HostStatus
-from bench.process import Process
+from bench.load.spec import SATURATED_CODE, HostSpec, LoadSpec, Role, write_spec
+from bench.load.status import HostStatus, merge
+from bench.process import Process, free_port
 from bench.record import GRID_POINT, NS_PER_S, PointKind, PointRecord
 from bench.scenario import Load
 
@@ -59,13 +61,18 @@ class HostProcess:
         self._process = process
         self._socket: socket.socket | None = None
         self._buffer = b""
+        self._offset = 0  # of the point's first line in the file of scheduled episodes
 
     @classmethod
     def start(cls, spec: HostSpec, log: Path, limit_s: float) -> HostProcess:
         """Start the host and wait until its socket answers."""
         path = log.with_suffix(".json")
         write_spec(path, spec)
-        process = Process("episode host", [sys.executable, "-m", "bench.load.host", str(path)], log)
+        process = Process(
+            _named("episode host", spec.worker),
+            [sys.executable, "-m", "bench.load.host", str(path)],
+            log,
+        )
         host = cls(spec, process)
         try:
             host._wait_ready(limit_s)
@@ -108,13 +115,20 @@ class HostProcess:
 
     def begin(self, point: str) -> None:
         """Begin a point: counters from 0, salt `<run_id>/<point>`."""
+        scheduled = self._scheduled
+        self._offset = scheduled.stat().st_size if scheduled.exists() else 0
         self._done(self._ask(Request(op=Op.begin, point=point)))
 
-    def cut(self, scheduled: int | None = None) -> None:
+    @property
+    def _scheduled(self) -> Path:
+        return self.spec.run_dir / f"scheduled-{self.spec.worker}.jsonl"
+
+    def cut(self) -> None:
         """End every running episode; returns when their records are written.
 
-        scheduled: how many episodes of this point Locust has written to its file.
+        Lines that Locust has written since `begin` and the host has not read yet are waited for.
         """
+        scheduled = _lines_after(self._scheduled, self._offset)
         self._done(self._ask(Request(op=Op.cut, scheduled=scheduled), 2 * ANSWER_LIMIT_S))
 
     def grid(self, on_progress: Callable[[int, int], None]) -> PointRecord:
@@ -284,95 +298,216 @@ def ended_error(process: Process, code: int) -> BenchError:
 
 
 def drive_point(
-    host: HostProcess,
+    host: HostProcess | Sequence[HostProcess],
     load_spec: LoadSpec,
     load: Load,
     log: Path,
     watch: Callable[[HostStatus], None],
 ) -> PointRecord:
-    """Run one load level: issue for load.duration_s, hold until the last member has ended.
+    """Run one point: issue for load_spec.duration_s, hold until the last member has ended.
 
-    Whatever ends it (the plan, an error of Locust, host or disk, an exception of `watch`),
-    Locust is stopped first, then the host cuts what runs, so each scheduled episode has one
-    record. `error` of the record is set when load.hold_s was not enough.
+    host: one for each load worker. Whatever ends the point (the plan, an error of Locust, host or
+    disk, an exception of `watch`), Locust is stopped first, then the hosts cut what runs, so each
+    scheduled episode has one record. `error` of the record is set when load.hold_s was not
+    enough, or when the arrivals reached load.max_in_flight.
     """
-    spec_path = log.with_suffix(f".{load_spec.point}.json")
-    write_spec(spec_path, load_spec)
-    scheduled = load_spec.run_dir / f"scheduled-{load_spec.worker}.jsonl"
-    offset = scheduled.stat().st_size if scheduled.exists() else 0
-    host.begin(load_spec.point)
-    command = [sys.executable, "-m", "bench.load.users", str(spec_path)]
-    with Process("Locust", command, log) as locust:
+    hosts = [host] if isinstance(host, HostProcess) else list(host)
+    for each in hosts:
+        each.begin(load_spec.point)
+    with Crew(load_spec, hosts, log) as crew:
         try:
-            first = _wait_first(host, locust, watch)
-            issued_until_ns = (first.first_scheduled_ns or first.ns) + int(
-                load.duration_s * NS_PER_S
-            )
-            held = _hold(host, locust, issued_until_ns, load.hold_s, watch)
+            ended = _run_point(crew, load_spec.duration_s, load.hold_s, watch)
         except BaseException:
-            locust.stop()
-            with contextlib.suppress(*TOLD):
-                host.cut(_lines_after(scheduled, offset))
+            crew.stop()
+            for each in hosts:
+                with contextlib.suppress(*TOLD):
+                    each.cut()
             raise
-        locust.stop()
-    host.cut(_lines_after(scheduled, offset))
-    ended = host.status()
-    left = held.members_running or 0
+        crew.stop()
+    for each in hosts:
+        each.cut()
+    last = merge([each.status() for each in hosts])
+    left = ended.held.members_running or 0
+    error = f"{left} episodes still ran after load.hold_s={load.hold_s:g}" if left else ""
     return PointRecord(
         point=load_spec.point,
         kind=PointKind.load,
         users=load_spec.users,
-        started_ns=held.first_scheduled_ns or first.ns,
-        issued_until_ns=issued_until_ns,
-        ended_ns=ended.ns,
-        client_cpu=_cpu(first, held),
-        error="" if not left else f"{left} episodes still ran after load.hold_s={load.hold_s:g}",
+        rate_per_s=load_spec.rate_per_s,
+        started_ns=_start_ns(ended.held),
+        issued_until_ns=ended.issued_until_ns,
+        ended_ns=last.ns,
+        client_cpu=ended.client_cpu,
+        error=ended.saturated or error,
     )
 
 
-def _wait_first(
-    host: HostProcess, locust: Process, watch: Callable[[HostStatus], None]
-) -> HostStatus:
-    """The status when the first episode of the point has arrived."""
+class Crew:
+    """The Locust processes of one point: one for each host, and a master when there are several."""
+
+    def __init__(self, load_spec: LoadSpec, hosts: list[HostProcess], log: Path) -> None:
+        self.hosts = hosts
+        self._processes: list[Process] = []
+        specs = _locust_specs(load_spec, hosts)
+        try:
+            for spec in specs:
+                name = {
+                    Role.local: "",
+                    Role.master: " master",
+                    Role.worker: f" worker {spec.worker}",
+                }
+                suffix = name[spec.role].replace(" ", "-")
+                self._start(f"Locust{name[spec.role]}", spec, log.with_stem(log.stem + suffix))
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, name: str, spec: LoadSpec, log: Path) -> None:
+        path = log.with_suffix(f".{spec.point}.json")
+        write_spec(path, spec)
+        command = [sys.executable, "-m", "bench.load.users", str(path)]
+        self._processes.append(Process(name, command, log))
+
+    def look(self, before_ns: int | None) -> list[HostStatus]:
+        """The status of each host.
+
+        Raises Saturated when a process of Locust ended at load.max_in_flight, LoadError or
+        RecordError when it or a host ended otherwise.
+        """
+        statuses = [host.status(before_ns) for host in self.hosts]
+        for process in self._processes:
+            code = process.exit_code
+            if code == SATURATED_CODE:
+                raise Saturated(process.last_words(1), statuses)
+            if code is not None:
+                for host in self.hosts:
+                    host.check()
+                raise ended_error(process, code)
+        return statuses
+
+    def last_words(self) -> str:
+        """What each process said last."""
+        return "; ".join(f"{each.name}: {each.last_words()}" for each in self._processes)
+
+    def stop(self) -> None:
+        """End all: the workers and their master at the same time."""
+        for process in self._processes:
+            process.ask_to_stop()
+        for process in self._processes:
+            process.stop()
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+def _locust_specs(load_spec: LoadSpec, hosts: list[HostProcess]) -> list[LoadSpec]:
+    """What each process of Locust is told; the master first."""
+    if len(hosts) == 1:
+        return [load_spec]
+    replace = msgspec.structs.replace
+    port = load_spec.master_port or free_port(load_spec.master_host)
+    whole = replace(load_spec, workers=len(hosts), master_port=port)
+    workers = [
+        replace(
+            whole,
+            role=Role.worker,
+            worker=host.spec.worker,
+            socket_path=host.spec.socket_path,
+            web=False,
+        )
+        for host in hosts
+    ]
+    return [replace(whole, role=Role.master), *workers]
+
+
+class Saturated(Exception):
+    """Arrivals reached load.max_in_flight: the point is over, the run goes on."""
+
+    def __init__(self, reason: str, statuses: list[HostStatus]) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.statuses = statuses
+
+
+class _Ended(NamedTuple):
+    """How the load of a point ended."""
+
+    held: HostStatus
+    issued_until_ns: int
+    client_cpu: float | None
+    saturated: str = ""
+
+
+def _run_point(
+    crew: Crew, duration_s: float, hold_s: float, watch: Callable[[HostStatus], None]
+) -> _Ended:
+    first = _wait_first(crew, watch)
+    issued_until_ns = _start_ns(merge(first)) + int(duration_s * NS_PER_S)
+    try:
+        held = _hold(crew, issued_until_ns, hold_s, watch)
+    except Saturated as ended:
+        whole = merge(ended.statuses)
+        until_ns = min(issued_until_ns, whole.ns)
+        return _Ended(whole, until_ns, _cpu_of_all(first, ended.statuses), ended.reason)
+    return _Ended(merge(held), issued_until_ns, _cpu_of_all(first, held))
+
+
+def _start_ns(status: HostStatus) -> int:
+    """When the point started: its plan, or its first episode when it is closed."""
+    return status.planned_start_ns or status.first_scheduled_ns or status.ns
+
+
+def _wait_first(crew: Crew, watch: Callable[[HostStatus], None]) -> list[HostStatus]:
+    """The statuses when the plan of the point, or its first episode, has arrived."""
     limit = time.monotonic() + LOCUST_START_LIMIT_S
     while time.monotonic() < limit:
-        status = _look(host, locust, None, watch)
-        if status.first_scheduled_ns is not None:
-            return status
+        statuses = _look(crew, None, watch)
+        whole = merge(statuses)
+        if whole.planned_start_ns is not None or whole.first_scheduled_ns is not None:
+            return statuses
         time.sleep(POLL_S / 5)
     raise LoadError(
         "Locust",
-        f"issued no episode within {LOCUST_START_LIMIT_S:g} s ({locust.last_words()})",
-        f"read {locust.log}",
+        f"issued no episode within {LOCUST_START_LIMIT_S:g} s ({crew.last_words()})",
+        "read the locust logs of the run",
     )
 
 
 def _hold(
-    host: HostProcess,
-    locust: Process,
-    issued_until_ns: int,
-    hold_s: float,
-    watch: Callable[[HostStatus], None],
-) -> HostStatus:
-    """The status when the last member has ended, or when hold_s is over."""
+    crew: Crew, issued_until_ns: int, hold_s: float, watch: Callable[[HostStatus], None]
+) -> list[HostStatus]:
+    """The statuses when the last member has ended, or when hold_s is over."""
     settled_ns = issued_until_ns + int(IN_FLIGHT_S * NS_PER_S)
     limit_ns = settled_ns + int(hold_s * NS_PER_S)
     while True:
-        status = _look(host, locust, issued_until_ns, watch)
-        if status.ns >= limit_ns or (status.ns >= settled_ns and not status.members_running):
-            return status
+        statuses = _look(crew, issued_until_ns, watch)
+        whole = merge(statuses)
+        if whole.ns >= limit_ns:
+            return statuses
+        if min(one.ns for one in statuses) >= settled_ns and not whole.members_running:
+            return statuses
         time.sleep(POLL_S)
 
 
 def _look(
-    host: HostProcess, locust: Process, before_ns: int | None, watch: Callable[[HostStatus], None]
-) -> HostStatus:
-    status = host.status(before_ns)
-    watch(status)
-    if (code := locust.exit_code) is not None:
-        host.check()
-        raise ended_error(locust, code)
-    return status
+    crew: Crew, before_ns: int | None, watch: Callable[[HostStatus], None]
+) -> list[HostStatus]:
+    statuses = crew.look(before_ns)
+    watch(merge(statuses))
+    return statuses
+
+
+def _named(name: str, worker: int) -> str:
+    return f"{name} {worker}" if worker else name
+
+
+def _cpu_of_all(before: list[HostStatus], after: list[HostStatus]) -> float | None:
+    """CPU of the busiest host: each should have a core of its own."""
+    shares = [_cpu(*pair) for pair in zip(before, after, strict=True)]
+    return max((share for share in shares if share is not None), default=None)
 
 
 def _lines_after(path: Path, offset: int) -> int:

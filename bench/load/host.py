@@ -24,7 +24,7 @@ import uvloop
 from bench.agent import Agent, Order
 from bench.client import Connection
 from bench.episode import Task, Workload, read_tasks, read_tools
-from bench.errors import BenchError, LoadError
+from bench.errors import BenchError, LoadError, ScenarioError
 from bench.load.deal import check_deal, deal
 from bench.load.grid import Grid
 from bench.load.line import Done, EpisodeReply, Op, Progress, Reply, Request, decode_request, encode
@@ -60,7 +60,9 @@ class Host:
         self._point: str | None = None  # None: no episode may run
         self._running: dict[asyncio.Task[EpisodeRecord], Order] = {}
         self._grid: asyncio.Task[None] | None = None
-        self._connections: dict[int, Connection] = {}
+        self._by_id = {task.id: task for each in tasks.values() for task in each}
+        self._connections: dict[int, Connection] = {}  # of users
+        self._free: list[Connection] = []  # of arrivals; in use: in nobody's list
         self._peers: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -86,6 +88,8 @@ class Host:
             match request.op:
                 case Op.episode:
                     return await self._episode(request)
+                case Op.start:
+                    self._sink.counters.planned_start_ns = request.scheduled_ns
                 case Op.status:
                     return self._sink.counters.status(request.before_ns)
                 case Op.begin:
@@ -106,13 +110,7 @@ class Host:
 
     async def _episode(self, request: Request) -> EpisodeReply:
         spec = self.spec
-        task = deal(
-            self._tasks,
-            spec.scenario.workload.mix,
-            spec.scenario.seed,
-            request.user,
-            request.episode,
-        )
+        task = self._task(request)
         order = Order(
             point=request.point,
             user=request.user,
@@ -125,11 +123,13 @@ class Host:
         if self._point != order.point:  # it came after the cut
             self._write_cut(order, task, started_ns)
             return self._reply(order, task, EpisodeOutcome.cut)
-        connection = self._connection(order.user)
+        connection = self._take(request)
         running = asyncio.create_task(self._agent.run(order, task, connection))
         self._running[running] = order
         await asyncio.wait({running})
         del self._running[running]
+        if request.pooled:
+            self._free.append(connection)
         error = None if running.cancelled() else running.exception()
         if error is not None:
             self._end(error)
@@ -141,10 +141,31 @@ class Host:
         record = running.result()
         return self._reply(order, task, record.outcome, record.error, record.latency_s)
 
-    def _connection(self, user: int) -> Connection:
-        connection = self._connections.get(user)
+    def _task(self, request: Request) -> Task:
+        if not request.task:
+            scenario = self.spec.scenario
+            return deal(
+                self._tasks,
+                scenario.workload.mix,
+                scenario.seed,
+                request.user,
+                request.episode,
+            )
+        if request.task not in self._by_id:
+            raise ScenarioError(
+                f"task={request.task}",
+                "a trace names it and the workloads of workload.mix do not hold it",
+                "correct the trace, or give its workload a weight in workload.mix",
+            )
+        return self._by_id[request.task]
+
+    def _take(self, request: Request) -> Connection:
+        """The user's own connection; for an arrival one that is free now, at once."""
+        if request.pooled:
+            return self._free.pop() if self._free else open_connection(self.spec)
+        connection = self._connections.get(request.user)
         if connection is None:
-            connection = self._connections[user] = open_connection(self.spec)
+            connection = self._connections[request.user] = open_connection(self.spec)
         return connection
 
     def _write_cut(self, order: Order, task: Task, started_ns: int) -> None:
@@ -241,9 +262,10 @@ class Host:
             and time.monotonic() < limit_s
         ):
             await asyncio.sleep(0.01)
-        for connection in self._connections.values():
+        for connection in (*self._connections.values(), *self._free):
             await connection.close()
         self._connections.clear()
+        self._free.clear()
 
     async def hang_up(self) -> None:
         """Close the connections of all peers."""

@@ -1,6 +1,8 @@
 """Line: what passes over the Unix socket, one JSON object a line, answered by one line.
 
-episode   point, user, episode, scheduled_ns   -> EpisodeReply, after the episode
+episode   point, user, episode, scheduled_ns,  -> EpisodeReply, after the episode
+          task, pooled
+start     point, scheduled_ns                  -> Done: when the plan of the point starts
 status    before_ns                            -> HostStatus
 begin     point                                -> Done
 grid                                           -> Progress lines, then Done
@@ -21,6 +23,7 @@ class Op(enum.Enum):
     """What the host is asked to do."""
 
     episode = "episode"
+    start = "start"
     status = "status"
     begin = "begin"
     grid = "grid"
@@ -36,6 +39,8 @@ class Request(msgspec.Struct, omit_defaults=True, kw_only=True):
     user: int = 0
     episode: int = 0
     scheduled_ns: int = 0
+    task: str = ""  # episode: the task's id; empty: it is dealt
+    pooled: bool = False  # episode: any free connection, not the user's own
     before_ns: int | None = None  # status: count running episodes scheduled before this
     scheduled: int | None = None  # cut: lines that Locust has written for this point
 

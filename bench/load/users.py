@@ -1,17 +1,20 @@
 """Users: Locust's side of a load worker. `python -m bench.load.users LOADSPEC.json`.
 
-The only module that imports Locust, because importing it patches the process. A user writes the
-line of an episode to scheduled-<worker>.jsonl, sends it to the episode host, waits
-cooperatively for the result, thinks, and goes on. Nothing is measured here: Locust's own
-statistics are for its web page. SIGTERM: no further episode is issued, exit 0; the host ends
-what runs.
+Locust is imported here, in `issuer` and in `master`, which run in processes of their own, because
+importing it patches the process. A user writes the line of an episode to
+scheduled-<worker>.jsonl, sends it to the episode host, waits cooperatively for the result,
+thinks, and goes on. An arrival of an open load does the same without waiting for anyone. Nothing
+is measured here: Locust's own statistics are for its web page. SIGTERM: no further episode is
+issued, exit 0; the host ends what runs.
 
 The scheduled time of an episode is planned, not observed: the start of its user, then the end
-of the episode before plus the think time. What Locust and the socket take comes on top, as lag.
+of the episode before plus the think time; or the time of its arrival. What Locust and the socket
+take comes on top, as lag.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import logging
@@ -20,159 +23,67 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, BinaryIO, ClassVar, NoReturn
 
 import gevent
-import gevent.event
 import msgspec
 from locust import User, task
 from locust.env import Environment
 from locust.exception import StopUser
-from locust.stats import stats_history
+from locust.runners import Runner
 
-from bench.errors import BenchError, LoadError, RecordError
-from bench.load.arrivals import starts_s, think_times_s
-from bench.load.line import EpisodeReply, Op, Request, decode_reply, encode
-from bench.load.spec import LoadSpec, read_spec
+from bench.errors import BenchError, LoadError
+from bench.load.arrivals import think_times_s
+from bench.load.issuer import Issuer
+from bench.load.line import EpisodeReply, decode_reply
+from bench.load.master import USER_CLASS, follow_master, guard_page, run_master, serve_page, spawn
+from bench.load.spec import SATURATED_CODE, LoadSpec, Role, read_spec
+from bench.load.trace import Arrival
 from bench.record import NS_PER_S, EpisodeOutcome, ScheduledRecord
-from bench.run import Appender
 
-START_DELAY_S = 0.1  # between the plan of a point and its start, for users to connect
 FAILED_PAUSE_S = 0.2  # at least, after a failed episode: a dead engine is not asked in a spin
-WEB_HOST = "127.0.0.1"
 
 logger = logging.getLogger(__name__)
 
 
-class Issuer:
-    """What the users of one point share: the plan, the file of scheduled lines, the stop.
+class Line:
+    """One connection to the episode host: an episode at a time."""
 
-    `stop` is set when the point shall end; `error` says why when it ends badly.
-    """
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._lines: BinaryIO = connection.makefile("rb")
 
-    def __init__(self, spec: LoadSpec) -> None:
-        self.spec = spec
-        self.stop = gevent.event.Event()
-        self.error: BenchError | None = None
-        self._scheduled: Appender[ScheduledRecord] = Appender(
-            spec.run_dir / f"scheduled-{spec.worker}.jsonl"
-        )
-        self.restart()
-
-    def restart(self, **_: object) -> None:
-        """Count users from 0 and take now as the start of the point."""
-        self._numbers = itertools.count()
-        self._starts_s = list(starts_s(self.spec.seed, self.spec.users, self.spec.stagger_s))
-        self._start_ns = time.monotonic_ns() + int(START_DELAY_S * NS_PER_S)
-
-    def enter(self) -> tuple[int, int]:
-        """The next user's number and when its first episode is due, monotonic ns."""
-        number = next(self._numbers)
-        start_s = self._starts_s[number % len(self._starts_s)]
-        return number, self._start_ns + int(start_s * NS_PER_S)
-
-    def connect(self) -> socket.socket:
-        """A connection to the host. Raises OSError."""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.connect(str(self.spec.socket_path))
-        return connection
-
-    def begin(self, **_: object) -> None:
-        """Tell the host that the point begins: for a plain `locust -f`, where no drive does."""
-        with self.connect() as connection, connection.makefile("rb") as lines:
-            connection.sendall(encode(Request(op=Op.begin, point=self.spec.point)))
-            lines.readline()
-        self.restart()
-
-    def issue(self, record: ScheduledRecord, connection: socket.socket) -> None:
-        """Write the line and send it, without a switch to another user in between."""
+    def reply(self) -> EpisodeReply:
+        """Wait for the result. Raises OSError or ValueError when the host does not give one."""
+        line = self._lines.readline()
         try:
-            self._scheduled.append(record)
-        except RecordError as error:
-            self.fail(error)
-            raise StopUser from error
-        request = Request(
-            op=Op.episode,
-            point=record.point,
-            user=record.user,
-            episode=record.episode,
-            scheduled_ns=record.scheduled_ns,
-        )
-        connection.sendall(encode(request))
+            reply = decode_reply(line)
+        except msgspec.MsgspecError as error:
+            raise ValueError(str(error)) from error
+        if not isinstance(reply, EpisodeReply):
+            raise ValueError(line.decode())
+        return reply
 
-    def check_page(self, user_count: int = 0, **_: object) -> None:
-        """Fail when Stop, New or Edit was pressed in Locust's page: the plan is not kept.
-
-        Called when users were spawned (user_count) and when the test stops.
-        """
-        if user_count != self.spec.users and not self.stop.is_set():
-            self.fail(
-                LoadError(
-                    f"point={self.spec.point}",
-                    "was stopped or changed in Locust's page before its end",
-                    "leave the page's buttons alone, or set load.web=false, then run again",
-                )
-            )
-
-    def fail(self, error: BenchError) -> None:
-        """End the point with an error."""
-        self.error = self.error or error
-        self.stop.set()
+    def close(self) -> None:
+        """Hang up."""
+        self.connection.close()
 
 
-class EpisodeUser(User):
-    """One user: episodes one after another until it is stopped. Made by `user_class`."""
+class IssuingUser(User):
+    """What users and arrivals have in common."""
 
     abstract = True
     issuer: ClassVar[Issuer]
 
-    def on_start(self) -> None:
-        """Connect, then wait for this user's start."""
-        self.number, self.due_ns = self.issuer.enter()
-        self.episodes = itertools.count()
-        spec = self.issuer.spec
-        self.thinking_s = think_times_s(spec.seed, self.number, spec.think_time_s)
+    def connect(self) -> Line:
+        """A connection to the host, or the end of the point."""
         try:
-            self.connection = self.issuer.connect()
+            return Line(self.issuer.connect())
         except OSError as error:
-            self._host_gone(error)
-        self.lines = self.connection.makefile("rb")
-        _sleep_until(self.due_ns)
+            self.host_gone(error)
 
-    @task
-    def episode(self) -> None:
-        """One episode and the pause after it."""
-        if self.issuer.stop.is_set():
-            raise StopUser
-        record = ScheduledRecord(
-            point=self.issuer.spec.point,
-            user=self.number,
-            episode=next(self.episodes),
-            scheduled_ns=self.due_ns,
-        )
-        try:
-            self.issuer.issue(record, self.connection)
-            line = self.lines.readline()
-            reply = decode_reply(line)
-        except (OSError, msgspec.MsgspecError) as error:
-            self._host_gone(error)
-        if not isinstance(reply, EpisodeReply):
-            self._host_gone(ValueError(line.decode()))
-        self._show(reply)
-        if reply.outcome == EpisodeOutcome.cut.value:  # the host has ended the point
-            raise StopUser
-        pause_s = next(self.thinking_s)
-        if is_failed(reply):
-            pause_s = max(pause_s, FAILED_PAUSE_S)
-        self.due_ns = reply.done_ns + int(pause_s * NS_PER_S)
-        _sleep_until(self.due_ns)
-
-    def on_stop(self) -> None:
-        """Hang up."""
-        if hasattr(self, "connection"):
-            self.connection.close()
-
-    def _host_gone(self, error: Exception) -> NoReturn:
+    def host_gone(self, error: Exception) -> NoReturn:
+        """End the point: the host does not answer."""
         self.issuer.fail(
             LoadError(
                 f"socket={self.issuer.spec.socket_path}",
@@ -182,7 +93,7 @@ class EpisodeUser(User):
         )
         raise StopUser from error
 
-    def _show(self, reply: EpisodeReply) -> None:
+    def show(self, reply: EpisodeReply) -> None:
         """Feed Locust's own page."""
         failed = RuntimeError(reply.error or reply.outcome) if is_failed(reply) else None
         shown: list[tuple[str, float | None, Exception | None]] = [
@@ -201,64 +112,170 @@ class EpisodeUser(User):
                 )
 
 
+class EpisodeUser(IssuingUser):
+    """One user: episodes one after another until it is stopped. Made by `user_class`."""
+
+    abstract = True
+
+    def on_start(self) -> None:
+        """Connect, then wait for this user's start."""
+        self.number, due_ns = self.issuer.enter()
+        self.episodes = itertools.count()
+        spec = self.issuer.spec
+        self.thinking_s = think_times_s(spec.seed, self.number, spec.think_time_s)
+        self._wait_until(due_ns)
+        self.line = self.connect()
+        _sleep_until(self.due_ns)
+
+    @task
+    def episode(self) -> None:
+        """One episode and the pause after it."""
+        if self.issuer.stop.is_set():
+            raise StopUser
+        record = ScheduledRecord(
+            point=self.issuer.spec.point,
+            user=self.number,
+            episode=next(self.episodes),
+            scheduled_ns=self.due_ns,
+        )
+        try:
+            self.issuer.issue(record, self.line.connection)
+            reply = self.line.reply()
+        except (OSError, ValueError) as error:
+            self.host_gone(error)
+        self.show(reply)
+        if reply.outcome == EpisodeOutcome.cut.value:  # the host has ended the point
+            raise StopUser
+        pause_s = next(self.thinking_s)
+        if is_failed(reply):
+            pause_s = max(pause_s, FAILED_PAUSE_S)
+        due_ns = reply.done_ns + int(pause_s * NS_PER_S)
+        self._wait_until(self.issuer.active_ns(self.number, due_ns))
+        _sleep_until(self.due_ns)
+
+    def _wait_until(self, due_ns: int | None) -> None:
+        """Take the next due time; a user whose part is over waits for the end of the point."""
+        if due_ns is None:
+            self.issuer.stop.wait()
+            raise StopUser
+        self.due_ns = due_ns
+
+    def on_stop(self) -> None:
+        """Hang up."""
+        if hasattr(self, "line"):
+            self.line.close()
+
+
+class ArrivalUser(IssuingUser):
+    """The source of this process's arrivals: each is issued when due, whatever is in flight."""
+
+    abstract = True
+
+    def on_start(self) -> None:
+        """Nobody is in flight yet."""
+        self.in_flight = 0
+        self.free: list[Line] = []
+
+    @task
+    def arrive(self) -> None:
+        """All arrivals of this worker, then wait for the end of the point."""
+        issuer = self.issuer
+        for number, arrival in issuer.arrivals():
+            due_ns = issuer.at_ns(arrival.at_s)
+            if issuer.stop.wait(max(0.0, (due_ns - time.monotonic_ns()) / NS_PER_S)):
+                raise StopUser
+            if self.in_flight >= issuer.in_flight_limit:
+                issuer.saturate(due_ns)
+                raise StopUser
+            self._issue(number, arrival, due_ns)
+        issuer.stop.wait()
+        raise StopUser
+
+    def _issue(self, number: int, arrival: Arrival, due_ns: int) -> None:
+        """Send one episode and leave its reply to a greenlet of its own."""
+        line = self.free.pop() if self.free else self.connect()
+        record = ScheduledRecord(
+            point=self.issuer.spec.point, user=0, episode=number, scheduled_ns=due_ns
+        )
+        try:
+            self.issuer.issue(record, line.connection, arrival.task, pooled=True)
+        except OSError as error:
+            self.host_gone(error)
+        self.in_flight += 1
+        gevent.spawn(self._await_reply, line)
+
+    def _await_reply(self, line: Line) -> None:
+        try:
+            reply = line.reply()
+        except (OSError, ValueError) as error:
+            if not self.issuer.stop.is_set():
+                with _stopping():
+                    self.host_gone(error)
+            return
+        self.in_flight -= 1
+        self.free.append(line)
+        self.show(reply)
+
+
 def is_failed(reply: EpisodeReply) -> bool:
     """True when a model call of the episode failed."""
     return reply.outcome == EpisodeOutcome.failed.value
 
 
-def user_class(issuer: Issuer) -> type[EpisodeUser]:
-    """A Locust user class whose users share this issuer."""
+def user_class(issuer: Issuer) -> type[IssuingUser]:
+    """A Locust user class whose users share this issuer: users, or the source of arrivals."""
     members: dict[str, Any] = {"issuer": issuer, "abstract": False}
-    return type("AgentUser", (EpisodeUser,), members)
+    kind = ArrivalUser if issuer.spec.is_open else EpisodeUser
+    return type(USER_CLASS, (kind,), members)
 
 
 def _sleep_until(due_ns: int) -> None:
     gevent.sleep(max(0.0, (due_ns - time.monotonic_ns()) / NS_PER_S))
 
 
-def run_users(spec: LoadSpec) -> None:
-    """Issue episodes until SIGTERM or SIGINT. Raises the BenchError that ended it, if one did."""
+def _stopping() -> contextlib.suppress:
+    """A greenlet of our own has no user for Locust to stop."""
+    return contextlib.suppress(StopUser)
+
+
+def run_users(spec: LoadSpec) -> str:
+    """Issue episodes until SIGTERM or SIGINT; why the point is saturated, or "".
+
+    Raises the BenchError that ended it, if one did.
+    """
     issuer = Issuer(spec)
     for number in (signal.SIGTERM, signal.SIGINT):
         gevent.signal_handler(number, issuer.stop.set)
     environment = Environment(user_classes=[user_class(issuer)])
-    runner = environment.create_local_runner()
-    if spec.web:
-        _check_port(spec.web_port)
-        environment.create_web_ui(WEB_HOST, spec.web_port)
-        gevent.spawn(stats_history, runner)
     gc.freeze()  # what importing has made is never looked at again: shorter pauses
-    environment.events.test_stopping.add_listener(issuer.check_page)  # type: ignore[no-untyped-call]
-    environment.events.spawning_complete.add_listener(issuer.check_page)  # type: ignore[no-untyped-call]
-    issuer.restart()
-    runner.start(spec.users, spawn_rate=spec.users)
+    if spec.role is Role.worker:
+        runner: Runner = follow_master(environment, spec, issuer)
+    else:
+        runner = environment.create_local_runner()
+        if spec.web:
+            serve_page(environment, spec.web_port)
+        issuer.start_soon()
+        guard_page(environment, spec, issuer.stop, issuer.fail)
+        spawn(runner, spec)
     issuer.stop.wait()
     runner.quit()
     if issuer.error is not None:
         raise issuer.error
-
-
-def _check_port(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((WEB_HOST, port))
-        except OSError as error:
-            raise LoadError(
-                f"load.web_port={port}",
-                f"Locust's page cannot be served there ({error.strerror})",
-                "set load.web_port to a free port, or load.web=false",
-            ) from error
+    return issuer.saturated
 
 
 def main(arguments: list[str]) -> int:
-    """Run the users of a spec file; the exit code."""
+    """Run the users, or the master, of a spec file; the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        run_users(read_spec(Path(arguments[0]), LoadSpec))
+        spec = read_spec(Path(arguments[0]), LoadSpec)
+        saturated = run_master(spec) if spec.role is Role.master else run_users(spec)
     except BenchError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
+    if saturated:
+        sys.stderr.write(f"{saturated}\n")
+        return SATURATED_CODE
     return 0
 
 

@@ -77,6 +77,8 @@ def _row(
         engine=level.engine,
         run=level.run,
         users=level.users,
+        point=level.point.point,
+        rate_per_s=level.point.rate_per_s,
         workload=workload,
         correct=wilson(correct, len(gradable), confidence),
         completed=wilson(completed, len(attempted), confidence),

@@ -34,6 +34,8 @@ class SelectionRow(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     run: str
     users: int
+    point: str = ""
+    rate_per_s: float | None = None
     descriptions: str
     items: int
     tsa: Interval
@@ -51,6 +53,8 @@ class AnswerRow(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     run: str
     users: int
+    point: str = ""
+    rate_per_s: float | None = None
     workload: str
     correct: Interval
     completed: Interval  # answered at all
@@ -232,6 +236,8 @@ def _row(
         engine=level.engine,
         run=level.run,
         users=level.users,
+        point=level.point.point,
+        rate_per_s=level.point.rate_per_s,
         descriptions=descriptions,
         items=len(grades),
         tsa=_share([g for g in answered if g.expected], confidence),

@@ -71,6 +71,8 @@ def _verdict(content: Content) -> dict[str, Any]:
                 "run": level.run,
                 "users": level.users,
                 "simulated": sources.get((level.engine, level.run)),
+                "point": level.point,
+                "rate_per_s": level.rate_per_s,
                 "verdict": level.verdict,
                 "valid": level.valid,
                 "gates": level.gates,
@@ -99,18 +101,23 @@ def _answer(item: AnswerRow) -> dict[str, Any]:
 
 def _latency(content: Content) -> dict[str, Any]:
     rows: list[LatencyRow | PathRow] = [*content.latency, *content.paths]
-    keys = dict.fromkeys((x.engine, x.run, x.users, x.workload) for x in rows)
-    paths = {(x.engine, x.run, x.users, x.workload): x for x in content.paths}
+    keys = dict.fromkeys((x.engine, x.run, x.users, x.point, x.workload) for x in rows)
+    paths = {(x.engine, x.run, x.users, x.point, x.workload): x for x in content.paths}
     levels = []
     for key in keys:
-        engine, run, users, workload = key
-        mine = [x for x in content.latency if (x.engine, x.run, x.users, x.workload) == key]
+        engine, run, users, point, workload = key
+        mine = [
+            x for x in content.latency if (x.engine, x.run, x.users, x.point, x.workload) == key
+        ]
         path = paths.get(key)
+        rate_per_s = path.rate_per_s if path else mine[0].rate_per_s
         levels.append(
             {
                 "engine": engine,
                 "run": run,
                 "users": users,
+                "point": point,
+                "rate_per_s": rate_per_s,
                 "workload": workload,
                 "n": next((x.n for x in mine if x.metric == "latency_s"), None),
                 "metrics": {item.metric: _metric(item) for item in mine},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.report import quantity
 from bench.report.content import Content
+from bench.report.offered import OfLevel, load_words
 from bench.report.table import NBSP, Cell, Table, numbers, row, texts, verdict_cell
 from bench.sizing.plan import PlanRow
 from bench.slo import LevelVerdict, ObjectiveVerdict
@@ -19,9 +20,11 @@ def headline(content: Content) -> list[str]:
         levels = [v for v in content.verdicts if (v.engine, v.run) == (engine, run)]
         parts = []
         for word in ("passed", "failed", "undecided", "not valid"):
-            users = [f"{v.users}" for v in levels if _word(v.verdict, v.valid) == word]
-            if users:
-                parts.append(f"{word} at {_and(users)} users")
+            found = [v for v in levels if _word(v.verdict, v.valid) == word]
+            if found and all(v.point in ("", f"u{v.users}") for v in found):
+                parts.append(f"{word} at {_and([f'{v.users}' for v in found])} users")
+            elif found:
+                parts.append(f"{word} at {_and([load_words(v) for v in found])}")
         name = f"{engine} (run {run})" if several_launches(content) else engine
         sentences.append(f"{name}: {'; '.join(parts)}.{_unchecked_words(levels)}")
     return sentences
@@ -73,15 +76,15 @@ def _verdict_row(content: Content, level: LevelVerdict, objectives: list[str]) -
         _objective_cell(found[name]) if name in found else Cell(quantity.missing("not judged"))
         for name in objectives
     ]
-    name = level_name(content, level.engine, level.run, level.users)
+    name = level_name(content, level)
     return row(name, verdict_cell(level.verdict, level.valid), *cells)
 
 
-def level_name(content: Content, engine: str, run: str, users: int) -> str:
+def level_name(content: Content, item: OfLevel) -> str:
     """How a level is called in a table."""
-    suffix = f", run {run}" if several_launches(content) else ""
-    label = source_label(content, engine, run)
-    return f"{engine}, {users}{NBSP}{'user' if users == 1 else 'users'}{suffix}{label}"
+    suffix = f", run {item.run}" if several_launches(content) else ""
+    label = source_label(content, item.engine, item.run)
+    return f"{item.engine}, {load_words(item)}{suffix}{label}"
 
 
 def source_label(content: Content, engine: str, run: str) -> str:
@@ -136,7 +139,7 @@ def decision_table(content: Content) -> Table:
 
 
 def _decision_rows(content: Content, level: LevelVerdict) -> list[list[Cell]]:
-    name = level_name(content, level.engine, level.run, level.users)
+    name = level_name(content, level)
     if not level.valid:
         states = [
             _sentence(state)
@@ -213,7 +216,7 @@ def where(content: Content, levels: list[LevelVerdict]) -> str:
     """The levels in words."""
     if len(levels) == len(content.verdicts):
         return "every level"
-    return "; ".join(level_name(content, v.engine, v.run, v.users) for v in levels)
+    return "; ".join(level_name(content, v) for v in levels)
 
 
 def _gate_cell(state: str) -> Cell:

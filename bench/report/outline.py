@@ -185,7 +185,7 @@ def _accounting(content: Content) -> Section:
 def _threats(content: Content) -> Section:
     unchecked = list(_unchecked(content))
     unsettled = [
-        f"{level_name(content, x.engine, x.run, x.users)}: no steady state was reached."
+        f"{level_name(content, x)}: no steady state was reached."
         for x in content.levels
         if not x.settled
     ]

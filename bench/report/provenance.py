@@ -8,6 +8,7 @@ from typing import Any
 from bench.report import quantity
 from bench.report.content import Content, RunSummary
 from bench.report.table import Cell, Column, Table, numbers, row, texts
+from bench.scenario import Load, LoadKind, Stage
 
 LONGEST_EXAMPLE = 300
 NO_RUN = "no run was read"
@@ -92,7 +93,7 @@ def _facts(item: RunSummary) -> dict[str, str]:
         "Engine version": endpoint.version,
         "Profile hash": endpoint.profile_hash,
         "Profile's source": engine.provenance,
-        "Users": ", ".join(f"{users}" for users in load.users),
+        **_load(load),
         "Issued per level, s": f"{load.duration_s:g}",
         "Workload mix": mix,
         "Mode": f"control {workload.control.value}, tools {scenario.tools.source.value}",
@@ -101,6 +102,33 @@ def _facts(item: RunSummary) -> dict[str, str]:
         "Vector store": _address(facts.tools.vector_url, facts.tools.embedded),
         "Web search": _address(facts.tools.web_url, facts.tools.embedded),
     }
+
+
+def _load(load: Load) -> dict[str, str]:
+    """The points of a load in words."""
+    match load.kind:
+        case LoadKind.closed:
+            facts = {"Users": ", ".join(f"{users}" for users in load.users)}
+        case LoadKind.open:
+            facts = {"Arrivals, episodes/s": ", ".join(f"{rate:g}" for rate in load.rates)}
+        case LoadKind.trace:
+            facts = {"Traces": f"{', '.join(load.traces)}, at {load.speed:g} times their speed"}
+        case LoadKind.steps:
+            facts = {"Steps": "; ".join(_stage(stage) for stage in load.stages)}
+    if load.kind is LoadKind.open or any(stage.rate for stage in load.stages):
+        cv = f", CV {load.cv:g}" if load.cv else ""
+        facts["Law of the arrivals"] = f"{load.arrivals.value}{cv}"
+    if load.repeats > 1:
+        facts["Repeats of each point"] = f"{load.repeats}, {load.order.value}"
+    if load.workers > 1:
+        facts["Load workers"] = f"{load.workers}"
+    return facts
+
+
+def _stage(stage: Stage) -> str:
+    many = f"{stage.rate:g} episodes/s" if stage.rate else f"{stage.users} users"
+    ramp = f", ramp {stage.ramp_s:g} s" if stage.ramp_s else ""
+    return f"{many} for {stage.duration_s:g} s{ramp}"
 
 
 def _address(address: str, embedded: bool) -> str:

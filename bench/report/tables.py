@@ -12,6 +12,7 @@ from bench.quality.selection import SelectionRow
 from bench.report import quantity
 from bench.report.content import Content
 from bench.report.judgement import level_name
+from bench.report.offered import load_words
 from bench.report.table import NBSP, Cell, Column, Table, numbers, row, texts
 from bench.stats.interval import Interval
 
@@ -53,7 +54,7 @@ def levels_table(content: Content) -> Table:
 def _level_row(content: Content, level: LevelFacts) -> list[Cell]:
     source = f"{'simulated' if level.simulated else 'measured'}, {level.control}"
     return row(
-        level_name(content, level.engine, level.run, level.users),
+        level_name(content, level),
         source,
         quantity.number(level.window_s, "no window"),
         quantity.number(level.warmup_s, "no warm-up") + ("" if level.settled else " (not settled)"),
@@ -72,7 +73,7 @@ def checks_table(content: Content) -> Table:
     """Measured quality of the measurement itself, per level."""
     rows = [
         row(
-            level_name(content, level.engine, level.run, level.users),
+            level_name(content, level),
             quantity.number(level.lag_s_p99, "no request was sent", quantity.MS),
             quantity.percent(level.client_cpu, "not sampled"),
             quantity.percent(level.error_rate, "no attempt"),
@@ -138,15 +139,21 @@ def workload_table(content: Content) -> Table:
 
 def _ordered(rows: list[LatencyRow]) -> list[LatencyRow]:
     """Levels and workloads as they come; metrics from the first token to the whole episode."""
-    places: dict[tuple[str, str, int, str], int] = {}
+    places: dict[tuple[str, str, int, str, str], int] = {}
     for item in rows:
-        places.setdefault((item.engine, item.run, item.users, item.workload), len(places))
+        places.setdefault(
+            (item.engine, item.run, item.users, item.point, item.workload), len(places)
+        )
 
     def key(item: LatencyRow) -> tuple[int, int, str]:
         head, _, kind = item.metric.partition(".")
         rank = METRICS.index(head) if head in METRICS else len(METRICS)
         rank = 2 * rank + (kind == "answer")  # an episode calls before it answers
-        return places[item.engine, item.run, item.users, item.workload], rank, item.metric
+        return (
+            places[item.engine, item.run, item.users, item.point, item.workload],
+            rank,
+            item.metric,
+        )
 
     return sorted(rows, key=key)
 
@@ -161,7 +168,7 @@ def _latency_columns(*more: str) -> list[Column]:
 def _latency_row(content: Content, item: LatencyRow, *more: str) -> list[Cell]:
     scale, unit = quantity.metric_scale(item.metric)
     return row(
-        level_name(content, item.engine, item.run, item.users),
+        level_name(content, item),
         *more,
         f"{quantity.metric_words(item.metric)}, {unit}",
         quantity.sample(item.n),
@@ -175,7 +182,7 @@ def path_table(content: Content) -> Table:
     names = part_names(content.paths)
     rows = [
         row(
-            level_name(content, item.engine, item.run, item.users),
+            level_name(content, item),
             item.workload,
             quantity.sample(item.n),
             quantity.whole(item.total_s, "no answered episode", quantity.MS),
@@ -213,7 +220,7 @@ def growth_table(content: Content) -> Table:
     """TTFT by turn: how the growing prompt shows."""
     rows = [
         row(
-            f"{item.engine}, {item.users} users",
+            f"{item.engine}, {load_words(item)}",
             f"turn {item.turn + 1}",
             quantity.sample(item.n),
             quantity.count(item.prompt_tokens_p50),
@@ -325,7 +332,7 @@ def _accounting_row(item: AccountingRow) -> list[Cell]:
     gap = None if not item.stated_ms else item.seed_accounting_ms / item.stated_ms - 1
     left_out = item.omitted_ms / item.measured_ms if item.measured_ms else None
     return row(
-        f"{item.engine}, {item.users} users",
+        f"{item.engine}, {load_words(item)}",
         item.row,
         quantity.sample(item.n),
         quantity.number(item.stated_ms, "the seed states none"),
@@ -373,7 +380,7 @@ def _rate(item: Interval) -> str:
 
 
 def _selection_head(content: Content, item: SelectionRow) -> list[str]:
-    return [level_name(content, item.engine, item.run, item.users)]
+    return [level_name(content, item)]
 
 
 def outcomes_table(content: Content) -> Table:
@@ -449,7 +456,7 @@ def answers_table(content: Content) -> Table:
     """Answers with every expected fact, over the attempted gradable episodes."""
     rows = [
         row(
-            level_name(content, item.engine, item.run, item.users),
+            level_name(content, item),
             item.workload,
             quantity.sample(item.correct.n),
             quantity.rate(item.correct),

@@ -281,4 +281,5 @@ def _tool_value(tool: ToolRecord) -> float | None:
 
 
 def _same_level(row: SelectionRow | AnswerRow, level: Level) -> bool:
-    return (row.engine, row.run, row.users) == (level.engine, level.run, level.users)
+    same = (row.engine, row.run, row.users) == (level.engine, level.run, level.users)
+    return same and row.point in ("", level.point.point)

@@ -131,12 +131,14 @@ def gate_self_test() -> str:
 def gate_cache_hits(level: Level, slo: Slo, planned: float | None) -> str:
     """The server's prefix cache gave what the plan wanted (share of prompt tokens)."""
     if planned is None:
-        return NOT_CHECKED + "no hit rate was planned for this level"
+        return NOT_CHECKED + "no hit rate is known from the plan of this level"
     scrapes = [
         (scrape.prefix_hits, scrape.prefix_queries)
         for scrape in sorted(level.engine_samples, key=lambda scrape: scrape.ns)
     ]
-    known = [(hits, queries) for hits, queries in scrapes if hits is not None and queries]
+    known = [
+        (hits, queries) for hits, queries in scrapes if hits is not None and queries is not None
+    ]
     if len(known) < 2 or known[-1][1] <= known[0][1]:
         return NOT_CHECKED + "the engine shows no prefix-cache counters"
     rate = (known[-1][0] - known[0][0]) / (known[-1][1] - known[0][1])
@@ -209,7 +211,14 @@ def _compare_with_server(level: Level) -> _Compared | str:
 
 
 def _member_window(level: Level) -> tuple[float, float] | None:
-    """(from, to) in ns between which only members' requests end; None if there is no such time."""
+    """(from, to) in ns between which only members' requests end; None if there is no such time.
+
+    Arrivals of an open load do not follow one another, so there what is no member says it itself.
+    """
+    if level.point.rate_per_s is not None:
+        after, until = level.warmup_ended_ns, level.tail_ended_ns
+        window = (-np.inf if after is None else after, np.inf if until is None else until - 1)
+        return window if window[0] < window[1] else None
     begin: dict[int, float] = {}
     end: dict[int, float] = defaultdict(float)
     for episode in level.episodes:

@@ -6,7 +6,7 @@ levels (methods.md section 5).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -38,6 +38,8 @@ class ObjectiveVerdict(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     run: str
     users: int
+    point: str = ""
+    rate_per_s: float | None = None
     observed: float | None
     low: float | None
     high: float | None
@@ -56,6 +58,8 @@ class LevelVerdict(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     run: str
     users: int
+    point: str = ""
+    rate_per_s: float | None = None
     verdict: str
     valid: bool
     objectives: list[ObjectiveVerdict]
@@ -68,20 +72,21 @@ def judge(
     selection: Sequence[SelectionRow],
     answers: Sequence[AnswerRow],
     laws: Sequence[Law] = (),
-    planned_hit_rate: float | None = None,
+    planned_hit_rate: Callable[[Level], float | None] | None = None,
 ) -> list[LevelVerdict]:
     """One verdict per level, in the order of `levels` (methods.md section 5).
 
-    selection, answers: rows of the same levels, found by engine, run and users. laws: TTFT and TPOT
-    laws of the engines, for `infeasible`. planned_hit_rate: share of prompt tokens that the plan
-    wants from the prefix cache; None: nothing was planned.
+    selection, answers: rows of the same levels, found by engine, run, users and point. laws: TTFT
+    and TPOT laws of the engines, for `infeasible`. planned_hit_rate: the share of a level's prompt
+    tokens that the plan wants from the prefix cache; None: it is not known.
     """
     verdicts = []
     for level in levels:
         evidence = [
             evidence_of(level, objective, slo, selection, answers) for objective in slo.objectives
         ]
-        gates = check_gates(level, slo, planned_hit_rate)
+        planned = planned_hit_rate(level) if planned_hit_rate else None
+        gates = check_gates(level, slo, planned)
         verdicts.append(_level_verdict(level, slo, evidence, gates, laws))
     return verdicts
 
@@ -120,6 +125,8 @@ def _level_verdict(
         engine=level.engine,
         run=level.run,
         users=level.users,
+        point=level.point.point,
+        rate_per_s=level.point.rate_per_s,
         verdict=verdict,
         valid=not tripped,
         objectives=rows,
@@ -158,6 +165,8 @@ def _objective_verdict(
         engine=level.engine,
         run=level.run,
         users=level.users,
+        point=level.point.point,
+        rate_per_s=level.point.rate_per_s,
         observed=_shown(evidence.observed),
         low=_shown(low),
         high=_shown(high),

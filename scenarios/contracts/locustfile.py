@@ -10,8 +10,9 @@ from pathlib import Path
 from locust import events
 
 from bench.errors import LoadError
+from bench.load.issuer import Issuer
 from bench.load.spec import LoadSpec, read_spec
-from bench.load.users import Issuer, user_class
+from bench.load.users import user_class
 
 if "REACT_BENCH_LOAD" not in os.environ:
     raise LoadError(

@@ -216,3 +216,24 @@ def test_records_are_found_by_their_episode() -> None:
     ]
     assert by_episode(calls) == {(3, 1): calls[::2], (4, 0): calls[1::2]}
     assert (9, 9) not in by_episode(calls)
+
+
+def test_when_calls_ended_that_are_no_members() -> None:
+    episodes, llm, scheduled = a_load(220, warm=20)
+    for call in llm:
+        call.done_ns = call.scheduled_ns + S
+    level = only(a_run([a_point(20.0, 24.0)], episodes, llm, scheduled))
+    assert level.warmup_ended_ns == round(1.9 * S) + S
+    assert level.tail_ended_ns == 20 * S + S
+    level = only(a_run([a_point(None, None)], *a_load(100)))
+    assert (level.warmup_ended_ns, level.tail_ended_ns) == (None, None)
+
+
+def test_repeats_are_levels_of_the_same_users() -> None:
+    first, second = a_load(100, point="u4-r0"), a_load(100, point="u4-r1")
+    points = [a_point(10.0, 11.0, "u4-r0"), a_point(10.0, 11.0, "u4-r1")]
+    points[1].started_ns = 1
+    levels = levels_of(
+        a_run(points, first[0] + second[0], first[1] + second[1], first[2] + second[2])
+    )
+    assert [(level.users, level.point.point) for level in levels] == [(4, "u4-r0"), (4, "u4-r1")]

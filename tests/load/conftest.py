@@ -16,7 +16,7 @@ from bench.episode import PlannedCall, PlannedTurn, Task, ToolDescription, Workl
 from bench.load.drive import HostProcess
 from bench.load.spec import HostSpec
 from bench.run import Endpoint, ToolAddresses
-from bench.scenario import Engine, Load, Scenario, Slo, Tools, ToolSource
+from bench.scenario import Arrivals, Engine, Load, Scenario, Slo, Tools, ToolSource
 from bench.scenario import Workload as WorkloadSettings
 
 CONNECTION_LIMIT_S = 20.0
@@ -30,6 +30,7 @@ class FakeEngine:
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[str] = []
         self.port = 0
+        self.accepted = 0  # connections
         self._loop = asyncio.new_event_loop()
         self._up = threading.Event()
         self._stop: asyncio.Event | None = None
@@ -58,6 +59,7 @@ class FakeEngine:
             task.cancel()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -116,7 +118,10 @@ def make_load(**changes: Any) -> Load:
         "grid_hit_rates": [0.0, 0.5],
         "grid_repeats": 1,
     }
-    return Load(**(settings | changes))
+    settings |= changes
+    if isinstance(settings.get("arrivals"), str):
+        settings["arrivals"] = Arrivals(settings["arrivals"])
+    return Load(**settings)
 
 
 def make_spec(run_dir: Path, port: int, load: Load, sockets: Path) -> HostSpec:

@@ -134,6 +134,35 @@ def test_a_planned_hit_rate_is_checked_against_the_server() -> None:
     assert check_gates(level, slo, 0.45)["cache_hits"].startswith("not checked: ")
 
 
+def test_each_levels_own_hit_rate_is_planned() -> None:
+    levels = [level_of(lognormal(100)), level_of(lognormal(100), users=4)]
+    for level in levels:
+        first, last = level.engine_samples
+        first.prefix_queries, first.prefix_hits = 0.0, 0.0
+        last.prefix_queries, last.prefix_hits = 1000.0, 400.0
+    planned = {8: 0.4, 4: None}
+    verdicts = judge(levels, Slo(), [], [], (), lambda level: planned[level.users])
+    assert [v.gates["cache_hits"].split(":")[0] for v in verdicts] == [OK, "not checked"]
+
+
+def test_server_agreement_of_arrivals_uses_the_time_of_members_alone() -> None:
+    """Arrivals overlap, so what is no member says itself when its calls ended."""
+    level = level_of([0.5] * 800)
+    level.point.rate_per_s, level.point.users = 8.0, 0
+    level.warmup, level.tail = 3, 3
+    ends = sorted(call.done_ns or 0 for call in level.llm)
+    level.warmup_ended_ns, level.tail_ended_ns = ends[100], ends[700]
+    first, last = level.engine_samples
+    first.ns, last.ns = ends[100], ends[700] - 1
+    inside_s = sum(
+        call.latency_s or 0.0 for call in level.llm if first.ns < (call.done_ns or 0) <= last.ns
+    )
+    last.e2e_sum_s = (first.e2e_sum_s or 0.0) + inside_s
+    assert check_gates(level, Slo())["server_agreement"] == OK
+    level.tail_ended_ns = level.warmup_ended_ns
+    assert "no time in which every request" in check_gates(level, Slo())["server_agreement"]
+
+
 def test_server_agreement_asks_for_200_requests() -> None:
     level = level_of(lognormal(199))
     disagreeing(level)

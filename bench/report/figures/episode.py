@@ -12,6 +12,7 @@ from bench.report import quantity
 from bench.report.content import Content
 from bench.report.figures.panel import COLOURS, INK, Figure, draw_panel, label
 from bench.report.figures.series import interval_line, series_name, source_words
+from bench.report.offered import load_words, offered
 from bench.report.table import Table, numbers, row, texts
 from bench.report.tables import PARTS, part_names
 
@@ -43,7 +44,7 @@ def growth_figure(content: Content) -> Figure:
         rows=[
             row(
                 item.engine,
-                f"{item.users}",
+                f"{item.users}" if item.rate_per_s is None else load_words(item),
                 f"{item.turn + 1}",
                 quantity.count(item.n),
                 quantity.interval(item.ttft_s_p50, quantity.MS),
@@ -66,17 +67,17 @@ def growth_figure(content: Content) -> Figure:
 
 
 def _draw_growth(axes: Axes, rows: list[TurnGrowth]) -> None:
-    users = list(dict.fromkeys(item.users for item in rows))
-    for index, count in enumerate(users):
-        mine = [item for item in rows if item.users == count]
-        shift = 0.06 * (index - (len(users) - 1) / 2)
+    loads = list(dict.fromkeys(load_words(item) for item in rows))
+    for index, load in enumerate(loads):
+        mine = [item for item in rows if load_words(item) == load]
+        shift = 0.06 * (index - (len(loads) - 1) / 2)
         interval_line(
             axes,
             [item.turn + 1 + shift for item in mine],
             [item.ttft_s_p50 for item in mine],
             quantity.MS,
             index,
-            f"{count} users",
+            load,
         )
     turns = sorted({item.turn + 1 for item in rows})
     axes.set_xticks(turns)
@@ -94,11 +95,11 @@ def waterfall_figure(content: Content) -> Figure:
         mine = [item for item in chosen if (item.engine, item.run) == (engine, run)]
         bars = sum(max(1, len(item.turns)) for item in mine) + len(mine)
         words = f"Mean seconds of each part of the critical path, turn by turn, for {engine} at "
-        words += f"{mine[0].users} users: " + "; ".join(
+        words += f"{load_words(mine[0])}: " + "; ".join(
             f"{item.workload} {quantity.number(item.total_s, 'not known')} s in all"
             for item in mine
         )
-        title = f"{series_name(content, engine, run)}, {mine[0].users} users"
+        title = f"{series_name(content, engine, run)}, {load_words(mine[0])}"
         panels.append(
             draw_panel(
                 f"waterfall-{number}",
@@ -123,12 +124,14 @@ def waterfall_figure(content: Content) -> Figure:
 
 def highest_paths(paths: Iterable[PathRow]) -> list[PathRow]:
     """The paths of each launch's highest level, without "all" where workloads stand apart."""
-    highest: dict[tuple[str, str], int] = {}
+    highest: dict[tuple[str, str], PathRow] = {}
     rows = list(paths)
     for item in rows:
         key = (item.engine, item.run)
-        highest[key] = max(item.users, highest.get(key, 0))
-    top = [item for item in rows if item.users == highest[item.engine, item.run]]
+        if key not in highest or offered(item) > offered(highest[key]):
+            highest[key] = item
+    top = [item for item in rows if item.point == highest[item.engine, item.run].point]
+    top = [item for item in top if offered(item) == offered(highest[item.engine, item.run])]
     apart = [item for item in top if item.workload != "all"]
     return apart or top
 
@@ -177,7 +180,7 @@ def _waterfall_data(content: Content, paths: list[PathRow]) -> Table:
     for item in paths:
         for number, turn in enumerate(item.turns, start=1):
             parts = [quantity.number(turn.get(name), "none") for name in names]
-            level = f"{series_name(content, item.engine, item.run)}, {item.users} users"
+            level = f"{series_name(content, item.engine, item.run)}, {load_words(item)}"
             rows.append(row(level, item.workload, f"{number}", quantity.count(item.n), *parts))
     return Table(
         id="fig-waterfall-data",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from matplotlib.axes import Axes
@@ -14,6 +14,7 @@ from bench.report import quantity
 from bench.report.content import Content
 from bench.report.figures.panel import INK, Figure, draw_panel, label, style, users_axis
 from bench.report.figures.series import interval_line, series_index, series_name, source_words
+from bench.report.offered import HasLoad, load_words, offered
 from bench.report.table import Cell, Table, numbers, row, texts
 from bench.stats.interval import Interval
 
@@ -24,7 +25,7 @@ METRICS = {  # metric -> title and axis of its panel
     "tpot_s": ("TPOT", "ms per token"),
     "latency_s": ("Episode latency", "s"),
 }
-Point = tuple[int, Interval]
+Point = tuple[HasLoad, Interval]
 
 
 def concurrency_figure(content: Content) -> Figure:
@@ -78,7 +79,7 @@ def _draw_quantiles(axes: Axes, content: Content, rows: list[LatencyRow], unit: 
             if last is not None:
                 text = f"{series_name(content, *key)} {name}"
                 _label_series(axes, series_index(content, key), dash, text)
-    users_axis(axes, [item.users for item in rows])
+    users_axis(axes, rows)
     axes.set_ylim(bottom=0)
     axes.set_ylabel(unit)
 
@@ -99,8 +100,8 @@ def _quantile_line(
 ) -> None:
     look = style(index) | {"linestyle": dash}
     known = [item for item in rows if quantity.is_known(getattr(item, name).value)]
-    known.sort(key=lambda item: item.users)
-    xs = [item.users * offset for item in known]
+    known.sort(key=offered)
+    xs = [offered(item) * offset for item in known]
     axes.plot(xs, [getattr(item, name).value * scale for item in known], **look)
     for x, item in zip(xs, known, strict=True):
         found: Interval = getattr(item, name)
@@ -113,11 +114,11 @@ def _draw_levels(
 ) -> None:
     for key in dict.fromkeys((level.engine, level.run) for level in content.levels):
         mine = [level for level in content.levels if (level.engine, level.run) == key]
-        known = sorted((x.users, y) for x in mine if (y := read(x)) is not None)
+        known = sorted((offered(x), y) for x in mine if (y := read(x)) is not None)
         look = style(series_index(content, key)) | {"linestyle": "-"}
         name = label(series_name(content, *key))
         axes.plot([x for x, _ in known], [y for _, y in known], label=name, **look)
-    users_axis(axes, [level.users for level in content.levels])
+    users_axis(axes, content.levels)
     axes.set_ylim(bottom=0)
     axes.set_ylabel(unit)
 
@@ -125,8 +126,8 @@ def _draw_levels(
 def _concurrency_data(content: Content, rows: list[LatencyRow]) -> Table:
     cells: list[list[Cell]] = []
     for level in content.levels:
-        key = (level.engine, level.run, level.users)
-        mine = {x.metric: x for x in rows if (x.engine, x.run, x.users) == key}
+        key = (level.engine, level.run, level.users, level.point)
+        mine = {x.metric: x for x in rows if (x.engine, x.run, x.users, x.point) == key}
         values = [
             quantity.interval(getattr(mine[metric], name), quantity.metric_scale(metric)[0])
             if metric in mine
@@ -137,7 +138,7 @@ def _concurrency_data(content: Content, rows: list[LatencyRow]) -> Table:
         cells.append(
             row(
                 series_name(content, level.engine, level.run),
-                f"{level.users}",
+                _many(level),
                 quantity.count(level.attempted),
                 *values,
                 quantity.number(level.output_tokens_per_s, "not counted"),
@@ -166,8 +167,8 @@ def selection_figure(content: Content) -> Figure:
     both: list[SelectionRow | AnswerRow] = [*content.selection, *answers]
     for number, key in enumerate(dict.fromkeys((x.engine, x.run) for x in both)):
         name = series_name(content, *key)
-        tsa = [(x.users, x.tsa) for x in content.selection if (x.engine, x.run) == key]
-        right = [(x.users, x.correct) for x in answers if (x.engine, x.run) == key]
+        tsa = [(x, x.tsa) for x in content.selection if (x.engine, x.run) == key]
+        right = [(x, x.correct) for x in answers if (x.engine, x.run) == key]
         words = f"Tool selection accuracy and answer correctness against users for {name}, "
         words += f"with {content.confidence:.0%} Wilson intervals."
         draw = partial(_draw_selection, tsa=tsa, answers=right, bounds=bounds)
@@ -192,38 +193,41 @@ def overall_answers(answers: list[AnswerRow]) -> list[AnswerRow]:
 
 
 def _draw_selection(
-    axes: Axes, tsa: list[Point], answers: list[Point], bounds: list[float]
+    axes: Axes, tsa: Sequence[Point], answers: Sequence[Point], bounds: list[float]
 ) -> None:
     lows = [1.0]
     for index, (name, points) in enumerate((("TSA", tsa), ("correct answers", answers))):
-        known = sorted((p for p in points if quantity.is_known(p[1].value)), key=lambda p: p[0])
+        known = sorted(
+            (p for p in points if quantity.is_known(p[1].value)), key=lambda p: offered(p[0])
+        )
         if not known:
             continue
-        xs = [users * (0.97 + 0.06 * index) for users, _ in known]
+        xs = [offered(item) * (0.97 + 0.06 * index) for item, _ in known]
         items = [item for _, item in known]
         interval_line(axes, xs, items, 1.0, index, name)
         lows += [item.low if item.low is not None else item.value or 0.0 for item in items]
     for bound in bounds:
         text = label(f"objective: TSA ≥ {bound:g}")
         axes.axhline(bound, color=INK, linestyle=(0, (1, 2)), linewidth=1.4, label=text)
-    users_axis(axes, [users for users, _ in [*tsa, *answers]])
+    users_axis(axes, [item for item, _ in [*tsa, *answers]])
     axes.set_ylim(max(0.0, min([*lows, *bounds]) - 0.05), 1.01)
     axes.set_ylabel("share")
 
 
 def _selection_data(content: Content, answers: list[AnswerRow]) -> Table:
     both: list[SelectionRow | AnswerRow] = [*content.selection, *answers]
-    keys = list(dict.fromkeys((x.engine, x.run, x.users) for x in both))
-    tsa = {(x.engine, x.run, x.users): x.tsa for x in content.selection}
-    right = {(x.engine, x.run, x.users): x.correct for x in answers}
+    firsts = {(x.engine, x.run, x.users, x.point): x for x in reversed(both)}
+    keys = list(dict.fromkeys((x.engine, x.run, x.users, x.point) for x in both))
+    tsa = {(x.engine, x.run, x.users, x.point): x.tsa for x in content.selection}
+    right = {(x.engine, x.run, x.users, x.point): x.correct for x in answers}
     rows = [
         row(
-            series_name(content, engine, run),
-            f"{users}",
-            *_rate_cells(tsa.get((engine, run, users))),
-            *_rate_cells(right.get((engine, run, users))),
+            series_name(content, key[0], key[1]),
+            _many(firsts[key]),
+            *_rate_cells(tsa.get(key)),
+            *_rate_cells(right.get(key)),
         )
-        for engine, run, users in keys
+        for key in keys
     ]
     return Table(
         id="fig-selection-data",
@@ -242,3 +246,8 @@ def _rate_cells(item: Interval | None) -> list[str]:
     if item is None:
         return [quantity.missing("none"), quantity.missing("not graded")]
     return [quantity.count(item.n), quantity.rate(item)]
+
+
+def _many(item: HasLoad) -> str:
+    """A level's load in a column headed "Users"."""
+    return f"{item.users}" if item.rate_per_s is None else load_words(item)

@@ -22,6 +22,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import LogLocator
 
+from bench.report.offered import HasLoad, offered
 from bench.report.table import Table, printable
 
 # Okabe and Ito's palette without its yellow, which is too light for a line on white.
@@ -124,14 +125,17 @@ def style(index: int) -> dict[str, Any]:
     }
 
 
-def users_axis(axes: Axes, users: Sequence[int]) -> None:
-    """A logarithmic x axis whose ticks are the measured numbers of users."""
-    ticks = sorted(set(users))
+def users_axis(axes: Axes, items: Sequence[HasLoad]) -> None:
+    """A logarithmic x axis whose ticks are the measured numbers of users, or the rates."""
+    ticks = sorted({offered(item) for item in items})
     axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, labels=[f"{tick}" for tick in ticks])
+    axes.set_xticks(
+        ticks, labels=[f"{tick:.3g}" if tick < 100 else f"{tick:.0f}" for tick in ticks]
+    )
     axes.set_xticks([], minor=True)
     axes.set_xlim(ticks[0] / 1.3, ticks[-1] * 1.3)
-    axes.set_xlabel("users")
+    names = {"users" if item.rate_per_s is None else "episodes/s offered" for item in items}
+    axes.set_xlabel(" or ".join(sorted(names, reverse=True)))
 
 
 def plain_ticks(axis: Axis, low: float, high: float) -> None:
