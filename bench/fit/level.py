@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from bench.episode import Task
+from bench.proof import SelfTest
 from bench.record import (
     NS_PER_S,
     EngineSample,
@@ -52,6 +53,7 @@ class Level(msgspec.Struct, kw_only=True):
     warmup: int  # episodes cut off at the front
     tail: int
     warmup_s: float
+    selftest: SelfTest | None = None  # of the client that drove it
 
     @property
     def users(self) -> int:
@@ -194,6 +196,7 @@ def _level(run: Run, point: PointRecord, records: _PointRecords) -> Level:
         warmup=len(issued) - len(keys),
         tail=sum(1 for ns in start_of.values() if ns >= end_ns),
         warmup_s=(start_ns - point.started_ns) / NS_PER_S,
+        selftest=run.selftest,
     )
 
 

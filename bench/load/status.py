@@ -43,6 +43,7 @@ class HostStatus(msgspec.Struct, tag="status", kw_only=True):
     latency_s_p50: float | None = None
     last_error: str = ""
     cpu_s: float = 0.0  # CPU time of the host process since it started
+    loop_lag_s_p99: float | None = None  # how late the host's event loop woke
 
 
 class Counters:
