@@ -23,7 +23,6 @@ from bench.material import Material, load_material
 from bench.progress import Display, Progress
 from bench.record import GRID_POINT, PointKind, PointRecord
 from bench.run import (
-    SELFTEST,
     Appender,
     Endpoint,
     Manifest,
@@ -34,7 +33,7 @@ from bench.run import (
     write_atomically,
 )
 from bench.scenario import EngineKind, Scenario, ToolSource
-from bench.selftest import cached
+from bench.selftest import copy_into
 from bench.tools.embedded import Services, start_services
 from bench.watch import Watch
 
@@ -74,7 +73,7 @@ def _measure(
         )
         facts = msgspec.structs.replace(facts, endpoint=engine.endpoint, tools=addresses)
         open_run(directory, facts)
-        _keep_selftest(scenario, directory, facts)
+        copy_into(directory, Path(scenario.results), facts.machine, facts.versions)
         sockets = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
         spec = HostSpec(
             scenario=scenario,
@@ -133,15 +132,6 @@ def _copy(material: Material, directory: Path) -> None:
             lines = b"".join(msgspec.json.encode(task) + b"\n" for task in tasks)
             write_atomically(copy / name, lines)
     write_atomically(copy / "tools.json", msgspec.json.encode(material.tools))
-
-
-def _keep_selftest(scenario: Scenario, directory: Path, facts: RunFacts) -> None:
-    """What `bench selftest` proved of this machine and version, if it was run."""
-    test = cached(Path(scenario.results), facts.machine, facts.versions)
-    if test is not None:
-        write_atomically(
-            directory / SELFTEST, msgspec.json.format(msgspec.json.encode(test), indent=1)
-        )
 
 
 def _addresses(scenario: Scenario) -> ToolAddresses:

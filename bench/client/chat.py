@@ -20,7 +20,7 @@ from bench.client.sse import Event, parse_events
 from bench.record import LLMOutcome, LLMRecord
 
 PATH = "/chat/completions"
-COLLAPSED_TOKENS = 4  # so many tokens may come in one chunk; more is a stream held back
+COLLAPSED_TOKENS = 4  # so many tokens may come at once; more is a stream held back
 ERROR_CHARS = 400
 _FAILED_FINISHES = ("abort", "error")
 
@@ -281,7 +281,8 @@ def _fill(
 ) -> LLMRecord:
     details = answer.usage.get("prompt_tokens_details")
     output_tokens = _count(answer.usage, "completion_tokens")
-    held_back = answer.chunks == 1 and (output_tokens or 0) > COLLAPSED_TOKENS
+    tokens = answer.chunks if output_tokens is None else output_tokens
+    held_back = answer.first_delta_ns == answer.last_delta_ns and tokens > COLLAPSED_TOKENS
     return msgspec.structs.replace(
         blank,
         sent_ns=stream.sent_ns,

@@ -6,7 +6,7 @@ down on the same clock. Added TTFT = (first_delta - sent) - (first write - arriv
 `compare` puts the same server before other load generators (`make benchmarks`).
 """
 
-from bench.selftest.cache import cached, store
+from bench.selftest.cache import cached, copy_into, store
 from bench.selftest.ladder import climb
 
-__all__ = ["cached", "climb", "store"]
+__all__ = ["cached", "climb", "copy_into", "store"]

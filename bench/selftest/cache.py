@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from bench.proof import SCHEMA, SelfTest
-from bench.run import write_atomically
+from bench.run import SELFTEST, write_atomically
 
 CACHE = ".cache"
 MATTERS = ("python", "react-bench", "locust", "gevent", "uvloop", "httptools", "msgspec", "numpy")
@@ -35,3 +35,13 @@ def cached(results: Path, machine: dict[str, Any], versions: dict[str, str]) -> 
         return msgspec.json.decode(content, type=SelfTest)
     except (OSError, msgspec.MsgspecError):
         return None
+
+
+def copy_into(
+    directory: Path, results: Path, machine: dict[str, Any], versions: dict[str, str]
+) -> None:
+    """Put what was proved of this machine into a run, if it was. Raises RecordError (disk)."""
+    test = cached(results, machine, versions)
+    if test is not None:
+        content = msgspec.json.format(msgspec.json.encode(test), indent=1)
+        write_atomically(directory / SELFTEST, content)

@@ -6,7 +6,7 @@ A record finds its Entry by the number in the answer's first token. Requests sen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -44,6 +44,20 @@ class _Watched(msgspec.Struct):
 
 def run_level(host: HostProcess, server: NullServer, step: Step, prompt_tokens: int) -> ProofLevel:
     """Run one level through Locust and the host. Raises LoadError when a process dies."""
+    looks: list[_Watched] = []
+
+    def watch(status: HostStatus) -> None:
+        looks.append(_Watched(status.ns, status.cpu_s, server.cpu_s(), status.loop_lag_s_p99))
+
+    server.ledger()  # what came before is nobody's
+    point = drive(host, step, watch)
+    entries = {entry.number: entry for entry in server.ledger()}
+    calls = read_calls(host.spec.run_dir, point.point)
+    return judge_level(step, prompt_tokens, point, calls, entries, looks)
+
+
+def drive(host: HostProcess, step: Step, watch: Callable[[HostStatus], None]) -> PointRecord:
+    """Load a host for one level, as a run does it. Raises LoadError when a process dies."""
     spec = host.spec
     load = Load(
         users=[step.streams],
@@ -51,27 +65,16 @@ def run_level(host: HostProcess, server: NullServer, step: Step, prompt_tokens: 
         hold_s=step.hold_s,
         stagger_s=step.stagger_s,
     )
-    name = f"u{step.streams}-p{prompt_tokens}-s{step.stagger_s:g}"
-    point_load = msgspec.structs.replace(
-        point_spec(spec, name, step.streams), stagger_s=step.stagger_s
-    )
-    looks: list[_Watched] = []
-
-    def watch(status: HostStatus) -> None:
-        looks.append(_Watched(status.ns, status.cpu_s, server.cpu_s(), status.loop_lag_s_p99))
-
-    server.ledger()  # what came before is nobody's
-    log = spec.run_dir / "locust.log"
-    point = drive_point(host, point_load, load, log, watch)
-    entries = {entry.number: entry for entry in server.ledger()}
-    calls = read_calls(spec.run_dir, name)
-    return judge_level(step, prompt_tokens, point, calls, entries, looks)
+    point = point_spec(spec, f"u{step.streams}-s{step.stagger_s:g}", step.streams)
+    point = msgspec.structs.replace(point, stagger_s=step.stagger_s)
+    return drive_point(host, point, load, spec.run_dir / "locust.log", watch)
 
 
 def read_calls(directory: Path, point: str) -> list[LLMRecord]:
     """The model calls of one point."""
     decoder = msgspec.json.Decoder(LLMRecord)
-    lines = [line for path in sorted(directory.glob("llm-*.jsonl")) for line in path.open("rb")]
+    paths = sorted(directory.glob("llm-*.jsonl"))
+    lines = [line for path in paths for line in path.read_bytes().splitlines()]
     return [call for call in map(decoder.decode, lines) if call.point == point]
 
 

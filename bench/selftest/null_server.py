@@ -30,7 +30,7 @@ from typing import cast
 import msgspec
 import uvloop
 
-MODEL = "null"
+MODEL = "null-server"
 NS_PER_S = 1_000_000_000
 DEFAULT_TOKENS = 16
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
