@@ -59,7 +59,9 @@ async def complete(
     cut by max_tokens is no truncation and what it says is not judged. Never raises for a failure
     of network or server: `outcome` and `error` tell it. When cancelled, see `cut_record`.
     """
+    await connection.turns.take()
     stream = await connection.post(PATH, msgspec.json.encode(body), timeout_s)
+    await connection.turns.take()
     return read_record(stream, body, blank)
 
 

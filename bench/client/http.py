@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import httptools
 import msgspec
 
+from bench.client.turns import Turns
 from bench.errors import ConfigError
 
 NS_PER_S = 1_000_000_000
@@ -62,12 +63,17 @@ class Connection:
     """One kept-alive connection to one server; one request at a time.
 
     base_url: http://HOST:PORT/v1 or https://...; headers: sent with every request, never logged.
+    turns: shared by the connections of one event loop, so that their work does not pile up.
     Connects at the first request, and again whenever the server has closed the idle connection.
     Raises ConfigError when the URL or a header cannot be used.
     """
 
     def __init__(
-        self, base_url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None
+        self,
+        base_url: str,
+        headers: Mapping[str, str],
+        tls: ssl.SSLContext | None = None,
+        turns: Turns | None = None,
     ) -> None:
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -85,6 +91,7 @@ class Connection:
         self._head = _head({"Host": netloc, **headers})
         self._protocol: _Protocol | None = None
         self._stream = RawStream()
+        self.turns = turns or Turns()
 
     @property
     def stream(self) -> RawStream:

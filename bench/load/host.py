@@ -21,7 +21,7 @@ import msgspec
 import uvloop
 
 from bench.agent import Agent, Order
-from bench.client import Connection, LoopLag
+from bench.client import Connection, LoopLag, Turns
 from bench.episode import Task, Workload, read_tasks, read_tools
 from bench.errors import BenchError, LoadError
 from bench.load.deal import check_deal, deal
@@ -63,6 +63,7 @@ class Host:
         self._connections: dict[int, Connection] = {}
         self._peers: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
         self.loop_lag = LoopLag()
+        self._turns = Turns()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the lines of one peer until it hangs up."""
@@ -148,7 +149,8 @@ class Host:
     def _connection(self, user: int) -> Connection:
         connection = self._connections.get(user)
         if connection is None:
-            connection = self._connections[user] = open_connection(self.spec)
+            connection = open_connection(self.spec, self._turns)
+            self._connections[user] = connection
         return connection
 
     def _write_cut(self, order: Order, task: Task, started_ns: int) -> None:
@@ -281,11 +283,11 @@ def is_recorded(spec: HostSpec) -> bool:
     return spec.scenario.tools.source is ToolSource.recorded
 
 
-def open_connection(spec: HostSpec) -> Connection:
+def open_connection(spec: HostSpec, turns: Turns | None = None) -> Connection:
     """A connection to the engine; the key, if one is named, comes from the environment."""
     key = os.environ.get(spec.endpoint.key_env, "") if spec.endpoint.key_env else ""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return Connection(spec.endpoint.base_url, headers)
+    return Connection(spec.endpoint.base_url, headers, turns=turns)
 
 
 def read_deck(spec: HostSpec) -> dict[Workload, list[Task]]:

@@ -182,7 +182,7 @@ def _ours(directory: Path, work: Work) -> Seen:
     step = Step(
         streams=work.streams,
         stagger_s=0.0,
-        measured_s=(ROUNDS - 0.5) * answer_s,
+        measured_s=(ROUNDS - 0.2) * answer_s,
         hold_s=3 * answer_s,
     )
     with start_host(bed, directory, work.url, PROMPT_WORDS, work.tokens) as host:

@@ -83,12 +83,15 @@ def endure(quick: bool) -> str:
 
 async def hold(url: str, wanted: int) -> int:
     """How many answers, all awaited at once, came whole."""
+    connections = [Connection(url, {}) for _ in range(wanted)]
     running: list[asyncio.Task[LLMRecord]] = []
-    for number in range(wanted):
-        running.append(asyncio.create_task(_ask(Connection(url, {}), number, 2)))
+    for number, connection in enumerate(connections):
+        running.append(asyncio.create_task(_ask(connection, number, 2)))
         if number % OPENING == 0:
             await asyncio.sleep(0.05)
     records = await asyncio.gather(*running)
+    for connection in connections:
+        await connection.close()
     starts = [record.sent_ns for record in records if record.outcome is LLMOutcome.ok]
     ends = [record.first_byte_ns for record in records if record.first_byte_ns is not None]
     last_sent_ns = max((ns for ns in starts if ns is not None), default=0)
