@@ -8,9 +8,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test live lint lock doctor python seed clean
+.PHONY: demo test benchmarks live lint lock doctor python seed clean
 
 demo: $(VENV)/.installed  ## the main job: two simulated engines, real tools, one report
+	$(BIN)/bench selftest --quick --if-missing
 	$(BIN)/bench run scenario=demo
 
 seed: $(VENV)/.installed  ## the seed's own latency table, given back by the pipeline
@@ -27,6 +28,9 @@ lint: $(VENV)/.installed-dev
 
 live: $(VENV)/.installed-dev  ## serial: real engines and whole runs
 	$(BIN)/pytest -n 0 --timeout 1200 tests/live
+
+benchmarks: $(VENV)/.installed  ## our client beside other load generators (installed apart)
+	$(BIN)/python -m bench.selftest.compare --environments .peers
 
 doctor: $(VENV)/.installed  ## what is present, what is missing, what each missing thing costs
 	$(BIN)/bench doctor
@@ -54,4 +58,4 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $(VENV)/.installed $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .peers build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

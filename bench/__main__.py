@@ -1,4 +1,4 @@
-"""The command line: `bench run | report | check | doctor`. Each command is a few lines.
+"""The command line: `bench run | report | check | selftest | doctor`. Each command is a few lines.
 
 Exit codes: 0 done (or passed); `bench check`: 1 failed, 2 undecided, 3 not valid; 64 and above:
 an error told in one sentence (see bench.errors).
@@ -63,6 +63,12 @@ def _other(words: list[str]) -> int:
     check = commands.add_parser("check", help="exit 0 passed, 1 failed, 2 undecided, 3 not valid")
     check.add_argument("run", type=Path, help="directory of a run or a campaign")
     check.add_argument("--users", type=int, help="only the level with so many users")
+    selftest = commands.add_parser("selftest", help="what the client adds, and up to which load")
+    selftest.add_argument("--quick", action="store_true", help="fewer and shorter levels (1 min)")
+    selftest.add_argument("--json", action="store_true", help="print the result as JSON")
+    selftest.add_argument("--if-missing", action="store_true", help="only if none is kept")
+    selftest.add_argument("--endurance", action="store_true", help="connections held, memory")
+    selftest.add_argument("--results", type=Path, default=Path("results"), help="where it is kept")
     commands.add_parser("doctor", help="what is present here, and what each missing thing costs")
     try:
         options = parser.parse_args(words)
@@ -72,6 +78,8 @@ def _other(words: list[str]) -> int:
         return _report(options.run)
     if options.command == "check":
         return _check(options.run, options.users)
+    if options.command == "selftest":
+        return _selftest(options)
     return _doctor()
 
 
@@ -172,6 +180,31 @@ def _check(directory: Path, users: int | None) -> int:
     for launch, reason in content.unreadable.items():
         console.print(f"not valid: launch {launch}: {reason}", markup=False, soft_wrap=True)
     return NOT_VALID if content.unreadable else check_exit_code(verdicts)
+
+
+def _selftest(options: argparse.Namespace) -> int:
+    from bench.engine.machine import machine_facts, versions
+    from bench.selftest import cached, climb, store, table
+    from bench.selftest.endurance import endure
+    from bench.selftest.ladder import FULL, QUICK
+
+    out, told = Console(highlight=False), Console(stderr=True, highlight=False)
+    if options.endurance:
+        out.print(endure(quick=options.quick), markup=False, soft_wrap=True)
+        return 0
+    machine, known = machine_facts(), versions()
+    test = cached(options.results, machine, known) if options.if_missing else None
+    if test is None:
+        rungs = QUICK if options.quick else FULL
+        test = climb(rungs, machine, known, lambda level: told.print(table.line(level)))
+        told.print(f"kept: {store(options.results, test)}", soft_wrap=True)
+    if options.json:
+        out.print(table.as_json(test), markup=False, soft_wrap=True)
+        return 0
+    for one in table.tables(test):
+        out.print(one)
+    out.print(table.conclusion(test), soft_wrap=True)
+    return 0
 
 
 def _doctor() -> int:

@@ -189,6 +189,7 @@ def _summary(run: Run) -> RunSummary:
         scheduled=len(run.scheduled),
         recorded=len(run.episodes),
         torn=run.torn,
+        selftest=run.selftest,
     )
 
 

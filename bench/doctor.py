@@ -59,7 +59,7 @@ def _machine() -> list[Finding]:
             name="open files",
             present=files >= WANTED_FILES,
             detail=f"limit {files}",
-            cost=f"about {max(files - 200, 0)} users at most",
+            cost=f"about {max(files - 200, 0) // 2} users at most (each takes two)",
             remedy="ulimit -n 65536",
         ),
         Finding(

@@ -38,6 +38,7 @@ from bench.run import (
     write_started,
 )
 from bench.scenario import EngineKind, Scenario, ToolSource
+from bench.selftest import copy_into
 from bench.tools import check_toolbox
 from bench.tools.embedded import Services, start_services
 from bench.tools.embedded.place import HOST_PREFIX, service_directory
@@ -63,7 +64,7 @@ def measure(scenario: Scenario, directory: Path, display: Display) -> Manifest:
         try:
             stop.release()
             with _told(directory):
-                _measure(scenario, directory, display, facts.id, material, points, stop)
+                _measure(scenario, directory, display, facts, material, points, stop)
             display.show(Progress(engine=scenario.engine.name, phase="seal"))
             stop.hold()
             stop.check()  # a signal whose Stopped was swallowed, as an event loop may do
@@ -82,7 +83,7 @@ def _measure(
     scenario: Scenario,
     directory: Path,
     display: Display,
-    run_id: str,
+    facts: RunFacts,
     material: Material,
     points: list[PlannedPoint],
     stop: _Stop,
@@ -105,6 +106,7 @@ def _measure(
             )
         )
         write_started(directory, Started(endpoint=engine.endpoint, tools=addresses))
+        copy_into(directory, Path(scenario.results), facts.machine, facts.versions)
         stop.check()
         sockets = stack.enter_context(service_directory(HOST_PREFIX))
         spec = HostSpec(
@@ -112,7 +114,7 @@ def _measure(
             endpoint=engine.endpoint,
             addresses=addresses,
             run_dir=directory,
-            run_id=run_id,
+            run_id=facts.id,
             socket_path=sockets / "host",
         )
         hosts = [

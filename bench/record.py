@@ -70,7 +70,7 @@ class LLMRecord(msgspec.Struct, kw_only=True):
     calls: list[ToolCall] = []
     content: str = ""
     final: bool = False  # the turn that gave the answer
-    collapsed: bool = False  # the whole stream came in one chunk: TTFT is not used
+    collapsed: bool = False  # the whole stream came at once: TTFT is not used
 
     @property
     def ttft_s(self) -> float | None:

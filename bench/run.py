@@ -6,6 +6,7 @@
     scheduled-*.jsonl  what Locust asked for
     episodes-*.jsonl   llm-*.jsonl   tools-*.jsonl   one file per episode host
     points.jsonl  engine.jsonl
+    selftest.json      what load the client was proved to carry, if that is known
     logs/
     manifest.json      last: status, line counts, hashes
     analysis/          can be deleted and built again
@@ -29,6 +30,7 @@ import msgspec
 
 from bench.episode import Task, read_tasks
 from bench.errors import RecordError
+from bench.proof import SelfTest
 from bench.record import (
     EngineSample,
     EpisodeRecord,
@@ -41,6 +43,7 @@ from bench.record import (
 from bench.scenario import Scenario
 
 SCHEMA = "react-bench/run/1"
+SELFTEST = "selftest.json"
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 
@@ -282,6 +285,7 @@ class Run(msgspec.Struct, kw_only=True):
     llm: list[LLMRecord]
     tools: list[ToolRecord]
     engine: list[EngineSample]
+    selftest: SelfTest | None = None  # of the machine that drove the load
     torn: int = 0
     altered: str = ""
     lacks_material: bool = False  # material/ is gone: what was asked is not known
@@ -335,6 +339,7 @@ def read_run(directory: Path) -> Run:
         llm=_read_records(directory, "llm-*.jsonl", LLMRecord, torn),
         tools=_read_records(directory, "tools-*.jsonl", ToolRecord, torn),
         engine=_read_records(directory, "engine*.jsonl", EngineSample, torn),
+        selftest=_read_struct(directory / SELFTEST, SelfTest, required=False),
         torn=torn[0],
         altered="" if manifest is None else _altered(directory, manifest),
         lacks_material=not (material / "tools.json").exists(),

@@ -93,6 +93,10 @@ def threats_of(runs: Sequence[Run]) -> list[str]:
             f"Record files were changed after the run was sealed ({', '.join(altered)}): none of "
             "its levels is valid."
         )
+    if any(run.selftest is None for run in runs):
+        threats.append(
+            "A run holds no self-test of the client, so what the client adds is not known here."
+        )
     torn = sum(run.torn for run in runs)
     if torn:
         threats.append(f"{torn} last lines of record files were cut off and could not be read.")

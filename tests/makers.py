@@ -14,6 +14,7 @@ import pytest
 from bench.episode import Workload
 from bench.fit.law import Coefficient, Law
 from bench.fit.level import Level
+from bench.proof import ProofLevel, SelfTest
 from bench.record import (
     EpisodeOutcome,
     EpisodeRecord,
@@ -161,6 +162,37 @@ def make_run(facts: RunFacts, points: list[PointRecord], **changes: Any) -> Run:
         "engine": [],
     }
     return Run(**(parts | changes))
+
+
+def make_proof_level(streams: int, added_ms_p99: float = 1.0, **changes: Any) -> ProofLevel:
+    """A staggered level of short prompts, 20 events/s a stream, without failures."""
+    facts: dict[str, Any] = {
+        "prompt_tokens": 500,
+        "streams": streams,
+        "requests": 10 * streams,
+        "events_per_s": 20.0 * streams,
+        "ttft_added_ms_p50": 0.3,
+        "ttft_added_ms_p99": added_ms_p99,
+        "token_lag_ms_p99": 1.0,
+        "client_cpu": 0.2,
+        "server_cpu": 0.1,
+    }
+    return ProofLevel(**(facts | changes))
+
+
+def make_selftest(*levels: ProofLevel, **changes: Any) -> SelfTest:
+    """A self-test of these levels."""
+    facts: dict[str, Any] = {
+        "created": "2026-12-01T00:00:00+00:00",
+        "quick": True,
+        "ttft_s": 0.1,
+        "itl_s": 0.05,
+        "answer_tokens": 40,
+        "machine": {"cpu": "c"},
+        "versions": {"react-bench": "0.1.0", "scipy": "1"},
+        "levels": list(levels),
+    }
+    return SelfTest(**(facts | changes))
 
 
 def make_law(name: str, engine: str, values: dict[str, float]) -> Law:

@@ -8,5 +8,15 @@ parsed while a stream runs, so the client does not delay what it measures.
 
 from bench.client.chat import complete, cut_record, read_record
 from bench.client.http import Connection, RawStream
+from bench.client.loop_lag import LoopLag
+from bench.client.turns import Turns
 
-__all__ = ["Connection", "RawStream", "complete", "cut_record", "read_record"]
+__all__ = [
+    "Connection",
+    "LoopLag",
+    "RawStream",
+    "Turns",
+    "complete",
+    "cut_record",
+    "read_record",
+]

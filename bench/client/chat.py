@@ -20,10 +20,35 @@ from bench.client.sse import Event, parse_events
 from bench.record import LLMOutcome, LLMRecord
 
 PATH = "/chat/completions"
-COLLAPSED_TOKENS = 4  # so many tokens may come in one chunk; more is a stream held back
+COLLAPSED_TOKENS = 4  # so many tokens may come at once; more is a stream held back
 ERROR_CHARS = 400
 MAX_COUNT = 1 << 40  # of tokens: more was never meant, and could not be recorded
 _FAILED_FINISHES = ("abort", "error")
+
+
+class _Delta(msgspec.Struct, gc=False):
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: Any = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Delta
+    finish_reason: str | None = None
+    message: Any = None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    """A chunk as servers send it. One of any other shape is read as a dict, more slowly."""
+
+    choices: list[_Choice]
+    usage: Any = None
+    error: Any = None
+    object: Any = None
+
+
+_CHUNKS = msgspec.json.Decoder(_Chunk)
 
 
 async def complete(
@@ -35,7 +60,9 @@ async def complete(
     cut by max_tokens is no truncation and what it says is not judged. Never raises for a failure
     of network or server: `outcome` and `error` tell it. When cancelled, see `cut_record`.
     """
+    await connection.turns.take()
     stream = await connection.post(PATH, msgspec.json.encode(body), timeout_s)
+    await connection.turns.take()
     return read_record(stream, body, blank)
 
 
@@ -76,6 +103,40 @@ class _Answer:
         self.first_answer_ns: int | None = None
         self.last_delta_ns: int | None = None
 
+    def take_events(self, events: list[Event]) -> None:
+        """Read events: the usual chunk of text in few steps, anything else as `take_event` does."""
+        decode = _CHUNKS.decode
+        for event in events:
+            try:
+                chunk = decode(event.data)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                self.take_event(event)
+                continue
+            if event.name or chunk.error or chunk.object == "error" or not chunk.choices:
+                self.take_event(event)
+                continue
+            choice = chunk.choices[0]
+            delta = choice.delta
+            if chunk.usage is not None or delta.tool_calls is not None or choice.message:
+                self.take_event(event)
+                continue
+            if choice.finish_reason and not self.finish_reason:
+                self.finish_reason = choice.finish_reason
+            content = delta.content
+            if content:
+                self.content.append(content)
+                if self.first_answer_ns is None:
+                    self.first_answer_ns = event.arrived_ns
+            elif not (delta.reasoning or delta.reasoning_content):
+                continue
+            self._bear(event.arrived_ns)
+
+    def _bear(self, arrived_ns: int) -> None:
+        self.chunks += 1
+        self.last_delta_ns = arrived_ns
+        if self.first_delta_ns is None:
+            self.first_delta_ns = arrived_ns
+
     def take_event(self, event: Event) -> None:
         """Read one event; an error event and a malformed one are remembered, the first of each."""
         data = event.data.strip()
@@ -115,10 +176,7 @@ class _Answer:
             if self.first_answer_ns is None:
                 self.first_answer_ns = arrived_ns
         if bearing:
-            self.chunks += 1
-            self.last_delta_ns = arrived_ns
-            if self.first_delta_ns is None:
-                self.first_delta_ns = arrived_ns
+            self._bear(arrived_ns)
 
 
 def _read_answer(stream: RawStream) -> _Answer:
@@ -126,14 +184,19 @@ def _read_answer(stream: RawStream) -> _Answer:
     if stream.status != 200 or _encoding(stream) or not stream.segments:
         return answer
     body = bytes(stream.body)
-    if body.lstrip()[:1] == b"{":  # the server did not stream
+    if _is_object(body):  # the server did not stream
         answer.streamed = False
         answer.take_event(Event(body, stream.segments[-1][0]))
         return answer
-    for event in parse_events(body, stream.segments):
-        if event.closed or not stream.error or _decoded(event.data) is not None:
-            answer.take_event(event)
+    events = parse_events(body, stream.segments)
+    if events and not events[-1].closed and stream.error and _decoded(events[-1].data) is None:
+        events.pop()  # the connection broke within it
+    answer.take_events(events)
     return answer
+
+
+def _is_object(body: bytes) -> bool:
+    return not body.startswith(b"data:") and body.lstrip()[:1] == b"{"
 
 
 def _judge(
@@ -221,7 +284,8 @@ def _fill(
 ) -> LLMRecord:
     details = answer.usage.get("prompt_tokens_details")
     output_tokens = _count(answer.usage, "completion_tokens")
-    held_back = answer.chunks == 1 and (output_tokens or 0) > COLLAPSED_TOKENS
+    tokens = answer.chunks if output_tokens is None else output_tokens
+    held_back = answer.first_delta_ns == answer.last_delta_ns and tokens > COLLAPSED_TOKENS
     return msgspec.structs.replace(
         blank,
         sent_ns=stream.sent_ns,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 import socket
 import ssl
 import time
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 import httptools
 import msgspec
 
+from bench.client.turns import Turns
 from bench.errors import ConfigError
 
 NS_PER_S = 1_000_000_000
@@ -61,12 +63,17 @@ class Connection:
     """One kept-alive connection to one server; one request at a time.
 
     base_url: http://HOST:PORT/v1 or https://...; headers: sent with every request, never logged.
+    turns: shared by the connections of one event loop, so that their work does not pile up.
     Connects at the first request, and again whenever the server has closed the idle connection.
     Raises ConfigError when the URL or a header cannot be used.
     """
 
     def __init__(
-        self, base_url: str, headers: Mapping[str, str], tls: ssl.SSLContext | None = None
+        self,
+        base_url: str,
+        headers: Mapping[str, str],
+        tls: ssl.SSLContext | None = None,
+        turns: Turns | None = None,
     ) -> None:
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -84,6 +91,7 @@ class Connection:
         self._head = _head({"Host": netloc, **headers})
         self._protocol: _Protocol | None = None
         self._stream = RawStream()
+        self.turns = turns or Turns()
 
     @property
     def stream(self) -> RawStream:
@@ -160,6 +168,7 @@ class _Protocol(asyncio.Protocol):
         self._ended: asyncio.Future[None] | None = None
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._parser = httptools.HttpResponseParser(self)
+        self._fd = -1  # of a connection without TLS
         self._head_bytes = 0
         self._in_body = False
         self._complete = False
@@ -184,8 +193,18 @@ class _Protocol(asyncio.Protocol):
         now_ns = time.monotonic_ns()
         if stream.sent_ns is None:
             stream.sent_ns = now_ns
-        self._transport.write(request)
+        self._write(request)
         await self._ended
+
+    def _write(self, request: bytes) -> None:
+        """Send now: uvloop keeps small writes back until every ready stream has been read."""
+        transport, sent = self._transport, 0
+        assert transport is not None
+        if self._fd >= 0 and not transport.get_write_buffer_size():
+            with contextlib.suppress(OSError):  # full, or broken: the transport will tell
+                sent = os.write(self._fd, request)
+        if sent < len(request):
+            transport.write(request[sent:] if sent else request)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Small writes leave at once."""
@@ -194,6 +213,8 @@ class _Protocol(asyncio.Protocol):
         if sock is not None:
             with contextlib.suppress(OSError):  # closed already, or no TCP socket
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if transport.get_extra_info("sslcontext") is None:
+                self._fd = sock.fileno()
 
     def data_received(self, data: bytes) -> None:
         """Stamp, parse, keep."""
@@ -219,19 +240,17 @@ class _Protocol(asyncio.Protocol):
             self._end(now_ns, "")
             if not self._keep:
                 self.abort()
-        elif after > BODY_LIMIT_BYTES or self._head_too_long(len(data)):
+            return
+        if not self._in_body:
+            self._head_bytes += len(data)
+        if after > BODY_LIMIT_BYTES or self._head_bytes > HEAD_LIMIT_BYTES:
             self._end(now_ns, "the answer is too long")
             self.abort()
-
-    def _head_too_long(self, arrived: int) -> bool:
-        if self._in_body:
-            return False
-        self._head_bytes += arrived
-        return self._head_bytes > HEAD_LIMIT_BYTES
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The end of the answer if it had no announced length, else its failure."""
         self.lost = True
+        self._fd = -1  # its number may be another connection's soon
         if not self._closed.done():
             self._closed.set_result(None)
         stream = self._stream
@@ -289,6 +308,7 @@ class _Protocol(asyncio.Protocol):
     def abort(self) -> None:
         """Drop the connection at once; an answer that was waited for is forgotten."""
         self._stream = None
+        self._fd = -1
         if self._transport is not None:
             self._transport.abort()
 

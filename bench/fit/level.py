@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from bench.episode import Task
+from bench.proof import SelfTest
 from bench.record import (
     NS_PER_S,
     EngineSample,
@@ -68,6 +69,7 @@ class Level(msgspec.Struct, kw_only=True):
     cut: WarmUp = msgspec.field(default_factory=WarmUp)
     warmup_ended_ns: int | None = None  # when the last call of the warm-up ended; None: none
     tail_ended_ns: int | None = None  # when the first call of the tail ended; None: none
+    selftest: SelfTest | None = None  # of the client that drove it
 
     @property
     def users(self) -> int:
@@ -219,6 +221,7 @@ def _level(run: Run, point: PointRecord, records: _PointRecords) -> Level:
         ),
         warmup_ended_ns=max(_ends(records.llm, start_of, 0, start_ns), default=None),
         tail_ended_ns=min(_ends(records.llm, start_of, end_ns, None), default=None),
+        selftest=run.selftest,
     )
 
 

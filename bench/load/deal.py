@@ -8,6 +8,7 @@ from a start of its own, and the starts are spread by the golden ratio, so a tas
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -66,7 +67,7 @@ def deal(
     block, place = divmod(episode, BLOCK)
     parts = shares(mix)
     phases = _phases(seed, user, block)
-    order = _block_order(parts, phases[block], seed, user, block)
+    order = _block_order(tuple(parts), float(phases[block]), seed, user, block)
     part = order[place]
     before = order[:place].count(part) + int(_counts(part, phases[:block]).sum())
     choice = tasks.get(part.workload)
@@ -80,8 +81,14 @@ def deal(
 
 def _phases(seed: int, user: int, block: int) -> np.ndarray:
     """The sampling phase of blocks 0..block of a user, each in [0, 1)."""
-    first = substream(seed, 0, 0, 1, Purpose.task).random()
+    first = _first_phase(seed)
     return np.asarray((first + user * SILVER + np.arange(block + 1) * GOLDEN) % 1.0)
+
+
+# Kept, because the host deals on the event loop that stamps the streams.
+@functools.lru_cache(maxsize=16)
+def _first_phase(seed: int) -> float:
+    return float(substream(seed, 0, 0, 1, Purpose.task).random())
 
 
 def _counts(part: Share, phases: np.ndarray) -> np.ndarray:
@@ -91,15 +98,18 @@ def _counts(part: Share, phases: np.ndarray) -> np.ndarray:
     )
 
 
-def _block_order(parts: list[Share], phase: float, seed: int, user: int, block: int) -> list[Share]:
+@functools.lru_cache(maxsize=16_384)
+def _block_order(
+    parts: tuple[Share, ...], phase: float, seed: int, user: int, block: int
+) -> tuple[Share, ...]:
     counts = [int(_counts(part, np.array([phase]))[0]) for part in parts]
     drawn = [part for part, count in zip(parts, counts, strict=True) for _ in range(count)]
     shuffled = substream(seed, user, block, 0, Purpose.task).permutation(len(drawn))
-    return [drawn[index] for index in shuffled]
+    return tuple(drawn[index] for index in shuffled)
 
 
-def _deck(seed: int, workload: Workload, size: int) -> list[int]:
+@functools.lru_cache(maxsize=64)
+def _deck(seed: int, workload: Workload, size: int) -> tuple[int, ...]:
     """One order of a workload's tasks, the same for all users."""
     key = list(Workload).index(workload)
-    deck: list[int] = substream(seed, 0, key, 2, Purpose.task).permutation(size).tolist()
-    return deck
+    return tuple(substream(seed, 0, key, 2, Purpose.task).permutation(size).tolist())

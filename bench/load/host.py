@@ -22,7 +22,7 @@ import msgspec
 import uvloop
 
 from bench.agent import Agent, Order
-from bench.client import Connection
+from bench.client import Connection, LoopLag, Turns
 from bench.episode import Task, Workload, read_tasks, read_tools
 from bench.errors import BenchError, LoadError, ScenarioError
 from bench.load.deal import check_deal, deal
@@ -38,6 +38,7 @@ from bench.tools import open_toolbox
 
 CUT_LIMIT_S = 10.0  # for running episodes to write their records after a cut
 HANG_UP_LIMIT_S = 1.0
+COLLECT_AFTER = 20_000  # objects more than were freed; 700 is usual
 LATE_LINES_LIMIT_S = 2.0  # for lines that Locust had sent before it was stopped
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,8 @@ class Host:
         self._connections: dict[int, Connection] = {}  # of users
         self._free: list[Connection] = []  # of arrivals; in use: in nobody's list
         self._peers: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
+        self.loop_lag = LoopLag()
+        self._turns = Turns()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the lines of one peer until it hangs up."""
@@ -91,10 +94,14 @@ class Host:
                 case Op.start:
                     self._sink.counters.planned_start_ns = request.scheduled_ns
                 case Op.status:
-                    return self._sink.counters.status(request.before_ns)
+                    status = self._sink.counters.status(request.before_ns)
+                    status.loop_lag_s_p99 = self.loop_lag.p99_s()
+                    return status
                 case Op.begin:
                     await self.cut()
                     self._sink.counters = Counters(request.point)
+                    calm_collector()
+                    self.loop_lag.restart()
                     self._point = request.point
                 case Op.grid:
                     await self._run_grid(writer)
@@ -162,10 +169,11 @@ class Host:
     def _take(self, request: Request) -> Connection:
         """The user's own connection; for an arrival one that is free now, at once."""
         if request.pooled:
-            return self._free.pop() if self._free else open_connection(self.spec)
+            return self._free.pop() if self._free else open_connection(self.spec, self._turns)
         connection = self._connections.get(request.user)
         if connection is None:
-            connection = self._connections[request.user] = open_connection(self.spec)
+            connection = open_connection(self.spec, self._turns)
+            self._connections[request.user] = connection
         return connection
 
     def _write_cut(self, order: Order, task: Task, started_ns: int) -> None:
@@ -293,16 +301,26 @@ async def _next_line(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
+def calm_collector() -> None:
+    """Collect now, look at what is alive no more, and collect rarely: shorter pauses in a point.
+
+    Answers and records hold no cycles; what asyncio leaves in some is small.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER)
+
+
 def is_recorded(spec: HostSpec) -> bool:
     """True when observations are replayed instead of fetched."""
     return spec.scenario.tools.source is ToolSource.recorded
 
 
-def open_connection(spec: HostSpec) -> Connection:
+def open_connection(spec: HostSpec, turns: Turns | None = None) -> Connection:
     """A connection to the engine; the key, if one is named, comes from the environment."""
     key = os.environ.get(spec.endpoint.key_env, "") if spec.endpoint.key_env else ""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return Connection(spec.endpoint.base_url, headers)
+    return Connection(spec.endpoint.base_url, headers, turns=turns)
 
 
 def read_deck(spec: HostSpec) -> dict[Workload, list[Task]]:
@@ -337,7 +355,7 @@ async def run_host(spec: HostSpec) -> None:
     )
     host = Host(spec, tasks, agent, sink)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, host.stop)
-    gc.freeze()  # what importing has made is never looked at again: shorter pauses
+    calm_collector()
     server = await asyncio.start_unix_server(host.serve, spec.socket_path)
     try:
         error = await host.ended
@@ -350,6 +368,7 @@ async def run_host(spec: HostSpec) -> None:
             raise error
     finally:
         server.close()
+        host.loop_lag.stop()
         await host.hang_up()
         sink.close()
         for tool in toolbox.values():

@@ -46,6 +46,7 @@ class HostStatus(msgspec.Struct, tag="status", kw_only=True):
     latency_s: list[float] = []
     last_error: str = ""
     cpu_s: float = 0.0  # CPU time of the host process since it started
+    loop_lag_s_p99: float | None = None  # how late the host's event loop woke
 
     @property
     def ttft_s_p50(self) -> float | None:

@@ -10,6 +10,7 @@ from bench.fit.facts import LevelFacts
 from bench.fit.latency import LatencyRow, PathRow, TurnGrowth
 from bench.fit.law import Law
 from bench.fit.seed import AccountingRow
+from bench.proof import SelfTest
 from bench.quality.selection import AnswerRow, SelectionRow
 from bench.run import RunFacts
 from bench.sizing.plan import SizingPlan
@@ -34,6 +35,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     scheduled: int
     recorded: int
     torn: int
+    selftest: SelfTest | None = None
 
 
 class Content(msgspec.Struct, kw_only=True):

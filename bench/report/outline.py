@@ -120,7 +120,11 @@ def _evidence(content: Content) -> Section:
             id="levels-evidence",
             title="Load levels",
             figures=["fig-load"],
-            tables=[tables.levels_table(content), tables.checks_table(content)],
+            tables=[
+                tables.levels_table(content),
+                tables.checks_table(content),
+                provenance.selftest_table(content),
+            ],
         ),
         Section(
             id="latency",

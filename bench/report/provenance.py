@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from bench.proof import ProofLevel, SelfTest
 from bench.report import quantity
 from bench.report.content import Content, RunSummary
 from bench.report.table import Cell, Column, Table, numbers, row, texts
@@ -39,6 +40,56 @@ def runs_table(content: Content) -> Table:
         rows=rows,
         empty=NO_RUN,
     )
+
+
+def selftest_table(content: Content) -> Table:
+    """What the client added at each load of its self-test, once per machine."""
+    rows = []
+    seen: list[SelfTest] = []
+    for item in content.runs:
+        test = item.selftest
+        if test is None or test in seen:
+            continue
+        seen.append(test)
+        for level in [*test.levels, *test.bursts]:
+            rows.append(_selftest_row(test, level))
+    return Table(
+        id="selftest",
+        caption="What the client itself adds: its self-test on this machine (null server)",
+        columns=[
+            *texts("Measured (UTC)", "Starts"),
+            *numbers(
+                "Prompt, tokens", "Streams", "Events/s", "Added TTFT p50, ms",
+                "Added TTFT p99, ms", "Token lag p99, ms", "Client CPU",
+            ),
+            *texts("Carried"),
+        ],
+        rows=rows,
+        empty="no run holds a self-test; `bench selftest` makes one for later runs",
+    )  # fmt: skip
+
+
+def _selftest_row(test: SelfTest, level: ProofLevel) -> list[Cell]:
+    if level.carried:
+        carried = Cell("✓ below 5 ms", "passed")
+    else:
+        carried = Cell(f"✗ limit: {level.limited_by}", "failed")
+    return row(
+        test.created,
+        "burst" if level.burst else "staggered",
+        quantity.count(level.prompt_tokens),
+        quantity.count(level.streams),
+        f"{level.events_per_s:,.0f}",
+        _milliseconds(level.ttft_added_ms_p50),
+        _milliseconds(level.ttft_added_ms_p99),
+        _milliseconds(level.token_lag_ms_p99),
+        quantity.missing("too short") if level.client_cpu is None else f"{level.client_cpu:.0%}",
+        carried,
+    )
+
+
+def _milliseconds(value: float | None) -> str:
+    return quantity.missing("no request came whole") if value is None else f"{value:.2f}"
 
 
 def errors_table(content: Content) -> Table:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench.fit.level import Level
-from bench.record import LLMRecord, ToolOutcome
+from bench.record import NS_PER_S, LLMRecord, ToolOutcome
 from bench.scenario import Slo
 from bench.slo.evidence import count_errors
 
@@ -34,7 +34,7 @@ def check_gates(level: Level, slo: Slo, planned_hit_rate: float | None = None) -
         "steady_state": gate_steady_state(level),
         "server_agreement": gate_server_agreement(level, slo),
         "cache_hits": gate_cache_hits(level, slo, planned_hit_rate),
-        "self_test": gate_self_test(),
+        "self_test": gate_self_test(level),
     }
 
 
@@ -123,9 +123,59 @@ def gate_steady_state(level: Level) -> str:
     return f"not_settled: no steady state was found ({why})"
 
 
-def gate_self_test() -> str:
-    """The load lies within what the self-test proved; there is no self-test record yet."""
-    return NOT_CHECKED + "no self-test record says what load this client can carry"
+def gate_self_test(level: Level) -> str:
+    """The load lies within what the self-test proved for prompts at least as long."""
+    test = level.selftest
+    if test is None:
+        return NOT_CHECKED + "the run holds no self-test; run `bench selftest` before it"
+    load = level_load(level)
+    tested = [tokens for tokens in test.prompt_lengths if tokens >= load.prompt_tokens]
+    if not tested:
+        longest = max(test.prompt_lengths, default=0)
+        return NOT_CHECKED + (
+            f"prompts have up to {load.prompt_tokens:,.0f} tokens (p95), the self-test's "
+            f"{longest:,} at most"
+        )
+    proved = test.largest(tested[0])
+    if proved is None:
+        return (
+            f"self_test_failed: with prompts of {tested[0]:,} tokens the self-test carried no "
+            "load on this machine"
+        )
+    if load.streams <= proved.streams and load.events_per_s <= proved.events_per_s:
+        return OK
+    return (
+        f"above_self_test: {load.streams} streams and {load.events_per_s:,.0f} events/s, the "
+        f"self-test proved {proved.streams} and {proved.events_per_s:,.0f}"
+    )
+
+
+class LevelLoad(NamedTuple):
+    """What a level asked of the client: most streams at once, mean events/s, p95 of prompts."""
+
+    streams: int
+    events_per_s: float
+    prompt_tokens: float
+
+
+def level_load(level: Level) -> LevelLoad:
+    """The load of a level's members. A prompt without a usage counts as none."""
+    edges: list[tuple[int, int]] = []
+    for call in level.llm:
+        if call.sent_ns is not None:
+            edges += [(call.sent_ns, 1), (int(_last_stamp(call)), -1)]
+    streams = most = 0
+    for _, step in sorted(edges):
+        streams += step
+        most = max(most, streams)
+    prompts = [call.prompt_tokens for call in level.llm if call.prompt_tokens is not None]
+    span_s = (max(edges)[0] - min(edges)[0]) / NS_PER_S if edges else 0.0
+    events = sum(call.chunks for call in level.llm)
+    return LevelLoad(
+        streams=most,
+        events_per_s=events / span_s if span_s > 0 else 0.0,
+        prompt_tokens=float(np.quantile(prompts, 0.95)) if prompts else 0.0,
+    )
 
 
 def gate_cache_hits(level: Level, slo: Slo, planned: float | None) -> str:

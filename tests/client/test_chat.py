@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.client import Connection, RawStream, complete, cut_record, read_record
+from bench.client.chat import _Answer
+from bench.client.sse import Event
 from bench.record import LLMOutcome, LLMRecord
 
 LIMIT_S = 10.0
@@ -135,11 +137,39 @@ def test_no_token_is_missing_not_zero_and_no_success() -> None:
     assert record.ttft_s is None and record.chunks == 0
 
 
-def test_everything_in_one_chunk_is_a_collapsed_stream() -> None:
+def test_everything_at_once_is_a_collapsed_stream() -> None:
     record = read(delta("stop", content="one two three four five six"), usage(6), DONE)
     assert record.outcome is LLMOutcome.ok and record.collapsed
     assert record.ttft_s is None and record.tpot_s is None
     assert not read(delta("stop", content="yes"), usage(1), DONE).collapsed
+    held_back = b"".join(delta(content="a ") for _ in range(30)) + usage(30) + DONE
+    record = read(held_back)
+    assert record.chunks == 30 and record.collapsed and record.ttft_s is None
+
+
+def test_an_impossible_rate_is_kept_and_flagged() -> None:
+    record = read(b"".join(delta(content="a ") for _ in range(30)), delta("stop") + DONE)
+    assert record.outcome is LLMOutcome.ok and record.first_delta_ns == record.last_delta_ns
+    assert record.collapsed and record.tpot_s is None  # counted apart, also without a usage
+
+
+def test_the_first_token_is_no_gap() -> None:
+    record = read_record(
+        stream_of(
+            (500, delta(content="a")), (520, delta(content="b")), (540, delta(content="c")),
+            (541, delta("stop") + usage(3) + DONE),
+        ),
+        BODY,
+        BLANK,
+    )  # fmt: skip
+    assert record.ttft_s == pytest.approx(0.5)
+    assert record.tpot_s == pytest.approx(0.020)  # two gaps; neither 0.5 s nor 541 ms is in it
+
+
+def test_an_answer_that_ended_early_has_its_actual_length() -> None:
+    record = read(delta(content="a"), delta(content="b"), delta("stop") + usage(2) + DONE)
+    assert BODY["max_tokens"] == 100 and record.output_tokens == 2
+    assert record.tpot_s == pytest.approx(0.010)
 
 
 def test_a_server_that_does_not_stream_is_collapsed() -> None:
@@ -318,6 +348,12 @@ def test_a_lost_call_is_a_failure_of_the_server_not_an_abstention() -> None:
     assert said.outcome is LLMOutcome.parse_failure and "no call came" in said.error
 
 
+def test_an_unparseable_call_is_no_abstention() -> None:
+    record = read(call(0, "sql", "SELECT 1", "a"), delta("tool_calls"), usage(9), DONE)
+    assert record.outcome is LLMOutcome.parse_failure and "are no JSON" in record.error
+    assert [each.name for each in record.calls] == ["sql"]
+
+
 def test_a_name_without_arguments() -> None:
     nothing_needed = read(call(0, "clock", "", "a"), delta("tool_calls"), DONE)
     assert nothing_needed.outcome is LLMOutcome.ok and named(nothing_needed) == [("clock", "{}")]
@@ -394,6 +430,58 @@ def test_of_a_fixed_length_nothing_but_the_transport_is_judged() -> None:
     assert silent.outcome is LLMOutcome.parse_failure and silent.ttft_s is None
 
 
+# ---- The short way of reading a chunk says what the long one says
+
+VALUES: st.SearchStrategy[Any] = st.one_of(
+    st.none(), st.just(""), st.sampled_from(["a", "é", "stop"]), st.integers(0, 2), st.just({})
+)
+DELTAS = st.fixed_dictionaries(
+    {},
+    optional={
+        "role": VALUES, "content": VALUES, "reasoning": VALUES, "reasoning_content": VALUES,
+        "tool_calls": st.one_of(
+            VALUES, st.just([{"index": 0, "id": "c", "function": {"name": "sql"}}])
+        ),
+    },
+)  # fmt: skip
+CHOICES = st.fixed_dictionaries(
+    {},
+    optional={
+        "delta": st.one_of(DELTAS, VALUES), "message": st.one_of(DELTAS, VALUES),
+        "finish_reason": VALUES, "index": VALUES,
+    },
+)  # fmt: skip
+CHUNKS = st.fixed_dictionaries(
+    {},
+    optional={
+        "choices": st.one_of(st.lists(CHOICES, max_size=2), VALUES),
+        "usage": st.one_of(VALUES, st.just({"completion_tokens": 3})),
+        "error": VALUES, "object": st.sampled_from(["error", "chat.completion.chunk"]),
+    },
+)  # fmt: skip
+
+
+def said(answer: _Answer) -> tuple[object, ...]:
+    return (
+        answer.content, answer.finish_reason, answer.usage, answer.error, answer.malformed,
+        answer.ended, answer.chunks, answer.first_delta_ns, answer.first_answer_ns,
+        answer.last_delta_ns, answer.calls.listed, answer.calls.check({}).calls,
+    )  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(CHUNKS, VALUES), max_size=5), st.sampled_from([b"", b"error", b"x"]))
+def test_the_short_way_reads_what_the_long_one_reads(values: list[Any], name: bytes) -> None:
+    events = [
+        Event(json.dumps(value).encode(), number, name) for number, value in enumerate(values)
+    ]
+    short, long = _Answer(), _Answer()
+    short.take_events(events)
+    for event in events:
+        long.take_event(event)
+    assert said(short) == said(long)
+
+
 # ---- Any split, and the whole way over a socket
 
 PIECES = [
@@ -456,6 +544,42 @@ def test_over_a_socket_the_stamp_is_the_arrival_and_not_the_end(serve: Serve) ->
             assert role_ns < first_ns <= record.first_delta_ns <= last_ns <= record.last_delta_ns
             assert record.last_delta_ns <= record.done_ns
             assert server.requests[0].endswith('{"max_tokens":5,"é":1}'.encode())
+
+    asyncio.run(asyncio.wait_for(body(), LIMIT_S))
+
+
+@pytest.mark.parametrize("end", ["reset", "close"])
+def test_over_a_socket_a_reset_after_some_tokens_is_no_sample(serve: Serve, end: str) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    piece = delta(content="par")
+    steps = [(0.0, head), (0.01, b"%x\r\n%s\r\n" % (len(piece), piece)), (0.05, end)]
+
+    async def body() -> None:
+        async with serve(steps) as server:
+            record = await complete(Connection(server.url, {}), BODY, BLANK, 5.0)
+            assert record.outcome is LLMOutcome.stream_error and record.content == "par"
+            assert record.first_delta_ns is not None and record.done_ns is not None
+            assert record.first_delta_ns < record.done_ns and record.output_tokens is None
+
+    asyncio.run(asyncio.wait_for(body(), LIMIT_S))
+
+
+def test_every_attempt_leaves_a_record(serve: Serve) -> None:
+    failed = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\nbusy"
+
+    async def body() -> None:
+        async with serve([(0, failed)], [(3.0, "close")]) as server:
+            connection = Connection(server.url, {})
+            refused = Connection("http://127.0.0.1:9/v1", {})
+            records = [
+                await complete(connection, BODY, BLANK, 5.0),
+                await complete(connection, BODY, BLANK, 0.2),
+                await complete(refused, BODY, BLANK, 5.0),
+            ]
+            assert [r.outcome for r in records] == [LLMOutcome.transport_error] * 3
+            assert [r.status for r in records] == [500, None, None]
+            assert "busy" in records[0].error and "within 0.2 s" in records[1].error
+            assert all(r.ttft_s is None and r.done_ns is not None for r in records)
 
     asyncio.run(asyncio.wait_for(body(), LIMIT_S))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.client.sse import Event, parse_events
+from bench.client.sse import Event, _any_events, _plain_events, parse_events
 
 
 def events_of(*segments: bytes) -> list[Event]:
@@ -62,6 +62,27 @@ def test_an_event_left_open_is_marked_and_stamped_at_its_last_data_line() -> Non
     assert events_of(b"data: a\n\ndata: b", b"c\n", b": bye\n")[-1] == Event(b"bc", 2, b"", False)
     assert events_of(b"data: a\n\ndata: b", b"c")[-1] == Event(b"bc", 2, b"", False)
     assert parse_events(b"", []) == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"data: a", b"data:b", b"data: ", b"data", b": c", b"id: 1", b"", b"data: c "]
+        ),
+        max_size=8,
+    ),
+    st.lists(st.integers(1, 60), max_size=6),
+)
+def test_the_short_way_finds_the_events_of_the_long_one(
+    lines: list[bytes], cuts: list[int]
+) -> None:
+    body = b"\n".join(lines) + b"\n\n"
+    bounds = [*sorted({cut for cut in cuts if cut < len(body)}), len(body)]
+    marks = [(number, bound) for number, bound in enumerate(bounds)]
+    plain = _plain_events(body, marks)
+    if plain is not None:
+        assert [e for e in plain if e.data or e.closed] == _any_events(body, marks)
 
 
 TEXTS = st.text(alphabet=st.sampled_from("ab :é漢🎈"), min_size=1, max_size=6)

@@ -19,6 +19,7 @@ from bench.scenario import Engine, Load, Scenario, Slo, Tools, Workload
 from bench.sizing.plan import PlanRow, SizingPlan
 from bench.slo import LevelVerdict, ObjectiveVerdict
 from bench.stats.interval import Interval
+from makers import make_proof_level, make_selftest
 
 HOSTILE = "<script>alert('x')</script> $\\frac{1}{ | `rm` \"quoted\" & \x07"
 ENGINES = {"h100-70b-fp8-tp2": 1.6, "h100-70b-fp8-tp4": 1.0}
@@ -73,6 +74,7 @@ def _run(engine: str) -> RunSummary:
         scheduled=412,
         recorded=409 if last else 412,
         torn=1 if last else 0,
+        selftest=make_selftest(make_proof_level(50), make_proof_level(500, 7.5, client_cpu=None)),
     )
 
 

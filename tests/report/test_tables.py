@@ -26,6 +26,7 @@ EVERY: list[Callable[[Content], Table]] = [
     tables.answers_table,
     provenance.runs_table,
     provenance.errors_table,
+    provenance.selftest_table,
     provenance.facts_table,
     provenance.machines_table,
     provenance.versions_table,

@@ -11,7 +11,8 @@ from bench.fit.level import Level, WarmUp
 from bench.record import EngineSample, EpisodeOutcome, ToolOutcome
 from bench.scenario import Slo
 from bench.slo import OK, check_gates, judge, server_gap
-from makers import S, make_tool
+from bench.slo.gates import level_load
+from makers import S, make_proof_level, make_selftest, make_tool
 from slo.levels import level_of, lognormal, ttft
 
 
@@ -79,6 +80,18 @@ def disagreeing(level: Level) -> None:
     last.e2e_sum_s = 100.0 + (last.e2e_sum_s - 100.0) * 1.06
 
 
+def above(level: Level) -> None:
+    level.selftest = make_selftest(make_proof_level(7, prompt_tokens=16_000))
+
+
+def too_many_events(level: Level) -> None:
+    level.llm[0].chunks = 1_000_000
+
+
+def unproved(level: Level) -> None:
+    level.selftest = make_selftest(make_proof_level(50, 5.1, prompt_tokens=16_000))
+
+
 @pytest.mark.parametrize(
     ("change", "gate", "code"),
     [
@@ -95,12 +108,18 @@ def disagreeing(level: Level) -> None:
         (empty, "error_rate", "no_members"),
         (drifting, "steady_state", "not_settled"),
         (disagreeing, "server_agreement", "server_disagrees"),
+        (above, "self_test", "above_self_test"),
+        (too_many_events, "self_test", "above_self_test"),
+        (unproved, "self_test", "self_test_failed"),
     ],
 )
 def test_each_gate_trips_and_makes_the_level_undecided(
     change: Callable[[Level], None], gate: str, code: str
 ) -> None:
     level = level_of(lognormal(400))
+    level.selftest = make_selftest(
+        make_proof_level(1000), make_proof_level(8, prompt_tokens=16_000)
+    )
     slo = Slo(objectives=[ttft(0.5)])
     (before,) = judge([level], slo, [], [])
     assert (before.gates[gate], before.valid, before.verdict) == (OK, True, "passed")
@@ -120,6 +139,19 @@ def test_what_cannot_be_checked_is_shown_and_does_not_invalidate() -> None:
     unchecked = {name for name, reason in verdict.gates.items() if reason.startswith("not checked")}
     assert unchecked == {"self_test", "cache_hits", "server_agreement"}
     assert (verdict.valid, verdict.verdict) == (True, "passed")
+
+
+def test_prompts_longer_than_the_self_tests_are_not_checked() -> None:
+    level = level_of(lognormal(400))
+    level.selftest = make_selftest(make_proof_level(1000))
+    assert check_gates(level, Slo())["self_test"] == (
+        "not checked: prompts have up to 2,000 tokens (p95), the self-test's 500 at most"
+    )
+
+
+def test_the_load_of_a_level() -> None:
+    load = level_load(level_of([0.1] * 40))
+    assert (load.streams, load.prompt_tokens) == (8, 2000.0)
 
 
 def test_a_planned_hit_rate_is_checked_against_the_server() -> None:
