@@ -1,7 +1,7 @@
 """The command line: `bench run | report | check | selftest | doctor`. Each command is a few lines.
 
 Exit codes: 0 done (or passed); `bench check`: 1 failed, 2 undecided, 3 not valid; 64 and above:
-an error told in one sentence (see bench.errors).
+an error told in one sentence (see bench.errors); 130 and 143: stopped by Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations
