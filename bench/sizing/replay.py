@@ -109,7 +109,7 @@ class _Loop:
         seed: int,
     ) -> None:
         self.point = f"u{users}"
-        self.scheduler = Scheduler(engine, seed)
+        self.scheduler = Scheduler(engine, seed, each_token=False)
         self.members_left = 0
         self.done_llm: list[LLMRecord] = []
         self.done_tools: list[ToolRecord] = []
@@ -183,7 +183,7 @@ class _Loop:
     def _token(self, event: Tokens) -> None:
         episode = self._serving[event.id]
         if episode.first_s is None:
-            episode.first_s = event.first_s
+            episode.first_s = event.at_s
             episode.cached_tokens = event.cached_tokens
         if not event.finished:
             return
@@ -191,11 +191,11 @@ class _Loop:
         final = episode.turn == len(episode.shape.turns)
         if final:
             episode.answer_s = episode.first_s
-        episode.llm.append(self._llm_record(episode, event.last_s, final))
+        episode.llm.append(self._llm_record(episode, event.at_s, final))
         if final:
-            self._end(episode, event.last_s)
+            self._end(episode, event.at_s)
         else:
-            self._call(episode, event.last_s)
+            self._call(episode, event.at_s)
 
     def _llm_record(self, episode: _Episode, done_s: float, final: bool) -> LLMRecord:
         assert episode.first_s is not None
@@ -363,7 +363,7 @@ def idle_grid(
     is idle before each request; its cell is named by `cell_name`. Raises AnalysisError when the
     engine cannot serve a prompt.
     """
-    scheduler = Scheduler(engine, seed)
+    scheduler = Scheduler(engine, seed, each_token=False)
     for tokens in prompt_tokens:
         _require_fit(scheduler, engine, f"prompt_tokens={tokens}", tokens, output_tokens)
     records: list[LLMRecord] = []
@@ -410,7 +410,7 @@ def _serve(scheduler: Scheduler, request: Request, now_s: float) -> tuple[list[T
 def _grid_record(
     request: Request, cell: str, number: int, sent_s: float, events: Sequence[Tokens]
 ) -> LLMRecord:
-    first_ns, last_ns = _ns(events[0].first_s), _ns(events[-1].last_s)
+    first_ns, last_ns = _ns(events[0].at_s), _ns(events[-1].at_s)
     return LLMRecord(
         point=GRID_POINT,
         user=0,
