@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test live lint lock doctor seed clean
+.PHONY: demo test live benchmarks-simulator lint lock doctor seed clean
 
 demo: $(VENV)/.installed  ## the main job: two simulated engines, real tools, one report
 	$(BIN)/bench run scenario=demo
@@ -27,6 +27,9 @@ lint: $(VENV)/.installed-dev
 
 live: $(VENV)/.installed-dev  ## serial: real engines and whole runs
 	$(BIN)/pytest -n 0 --timeout 1200 tests/live
+
+benchmarks-simulator: $(VENV)/.installed-dev  ## how fast the simulated engine is
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/simulator.py
 
 doctor: $(VENV)/.installed  ## what is present, what is missing, what each missing thing costs
 	$(BIN)/bench doctor

@@ -11,7 +11,14 @@ is found by bisection, and a caller may pass any sequence that computes its hash
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Protocol
+
+
+class Hashes(Protocol):
+    """Chained hashes by block: a list, or something that computes them when asked."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, block: int, /) -> int: ...
 
 
 class Run:
@@ -23,7 +30,7 @@ class Run:
     __slots__ = ("children", "hashes", "holders", "parent", "start", "stop")
 
     def __init__(
-        self, hashes: Sequence[int], start: int, stop: int, parent: Run | None, holders: int
+        self, hashes: Hashes, start: int, stop: int, parent: Run | None, holders: int
     ) -> None:
         self.hashes = hashes
         self.start = start
@@ -32,7 +39,7 @@ class Run:
         self.holders = holders
         self.children: dict[int, Run] = {}
 
-    def agrees_to(self, hashes: Sequence[int], stop: int) -> int:
+    def agrees_to(self, hashes: Hashes, stop: int) -> int:
         """The position up to which these hashes are this run's; its first block is known to be."""
         if hashes[stop - 1] == self.hashes[stop - 1]:
             return stop
@@ -91,13 +98,11 @@ class Blocks:
         """Blocks that `tokens` tokens need."""
         return -(-tokens // self.block_size)
 
-    def matched(self, hashes: Sequence[int], prompt_tokens: int) -> int:
+    def matched(self, hashes: Hashes, prompt_tokens: int) -> int:
         """Leading blocks of this prompt that are in the cache; its last token never counts."""
         return self._find(self._root, hashes, self._limit(hashes, prompt_tokens))[1]
 
-    def reserve(
-        self, hashes: Sequence[int], prompt_tokens: int, total_tokens: int
-    ) -> Allocation | None:
+    def reserve(self, hashes: Hashes, prompt_tokens: int, total_tokens: int) -> Allocation | None:
         """Take the blocks for total_tokens, cached ones first; None when there is no room."""
         run, cached = self._find(self._root, hashes, self._limit(hashes, prompt_tokens))
         private = self.blocks_of(total_tokens) - cached
@@ -115,7 +120,7 @@ class Blocks:
         while self.free < 0:
             self._evict(-self.free)
 
-    def publish(self, allocation: Allocation, hashes: Sequence[int], computed_tokens: int) -> None:
+    def publish(self, allocation: Allocation, hashes: Hashes, computed_tokens: int) -> None:
         """Give the full blocks computed so far their hashes, so that others may share them.
 
         What another request published in the meantime is shared from now on, and the copies are
@@ -157,10 +162,10 @@ class Blocks:
             self._evict(self.capacity)
         return not self._root.children
 
-    def _limit(self, hashes: Sequence[int], prompt_tokens: int) -> int:
+    def _limit(self, hashes: Hashes, prompt_tokens: int) -> int:
         return min(len(hashes), (prompt_tokens - 1) // self.block_size)
 
-    def _find(self, run: Run, hashes: Sequence[int], limit: int) -> tuple[Run, int]:
+    def _find(self, run: Run, hashes: Hashes, limit: int) -> tuple[Run, int]:
         """Follow the hashes below a run: the last run entered, and the position reached in it."""
         reached = run.stop
         while reached < limit and reached == run.stop:

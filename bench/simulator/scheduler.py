@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from bench.scenario import Engine
-from bench.simulator.blocks import Allocation, Blocks
+from bench.simulator.blocks import Allocation, Blocks, Hashes
 from bench.simulator.decoding import Decoding
 from bench.simulator.steptime import MS_PER_S, Jitter, Stretch, step_ms
 
@@ -38,7 +37,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
     output_tokens: int
     max_tokens: int
-    hashes: Sequence[int] = ()
+    hashes: Hashes = ()
 
 
 class Tokens(NamedTuple):

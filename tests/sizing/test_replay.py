@@ -4,12 +4,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from bench.episode import Purpose, Workload, substream
+from bench.episode import Purpose, Workload
 from bench.errors import AnalysisError
 from bench.record import LLMRecord
 from bench.scenario import Engine, StepTime
 from bench.simulator.steptime import step_ms
 from bench.sizing.replay import EpisodeShape, Replayed, TurnShape, idle_grid, replay
+from bench.sizing.shapes import Streams
 from makers import H100_TP2
 
 LAW = StepTime(a=9.51, floor=6.23, b=0.04537, c=1.26, d=0.0357, e=0.0149, host=2, request=30)
@@ -116,7 +117,7 @@ def test_two_engines_see_the_same_work_and_a_seed_gives_the_same_run() -> None:
         for e in slow.episodes
         if (e.user, e.episode) in kinds
     )
-    first = substream(5, 0, 0, 0, Purpose.task)
+    first = Streams(5).at(0, 0, 0, Purpose.task)
     assert (first.random() < 2 / 3) == (kinds[(0, 0)] is Workload.react_2)
     again = run()
     assert msgspec.json.encode(again) == msgspec.json.encode(fast)
