@@ -1,4 +1,4 @@
-"""The command line: `bench run | report | check | doctor`. Each command is a few lines.
+"""The command line: `bench run | report | check | validate | doctor`. Each command is a few lines.
 
 Exit codes: 0 done (or passed); `bench check`: 1 failed, 2 undecided, 3 not valid; 64 and above:
 an error told in one sentence (see bench.errors).
@@ -7,6 +7,7 @@ an error told in one sentence (see bench.errors).
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -61,6 +62,9 @@ def _other(words: list[str]) -> int:
     check = commands.add_parser("check", help="exit 0 passed, 1 failed, 2 undecided, 3 not valid")
     check.add_argument("run", type=Path, help="directory of a run or a campaign")
     check.add_argument("--users", type=int, help="only the level with so many users")
+    validate = commands.add_parser("validate", help="the simulated engine beside published numbers")
+    validate.add_argument("--json", action="store_true", help="the rows as JSON, no page")
+    validate.add_argument("--out", type=Path, default=Path("results/validation"), help="directory")
     commands.add_parser("doctor", help="what is present here, and what each missing thing costs")
     try:
         options = parser.parse_args(words)
@@ -70,6 +74,8 @@ def _other(words: list[str]) -> int:
         return _report(options.run)
     if options.command == "check":
         return _check(options.run, options.users)
+    if options.command == "validate":
+        return _validate(options.out, options.json)
     return _doctor()
 
 
@@ -127,6 +133,21 @@ def _check(directory: Path, users: int | None) -> int:
             )  # fmt: skip
     Console().print(table)
     return check_exit_code(verdicts)
+
+
+def _validate(directory: Path, as_json: bool) -> int:
+    from bench.validate import misses, rows, write_page
+    from bench.validate.page import as_builtins
+
+    found = rows()
+    missed = misses(found)
+    say = Console(highlight=False)
+    if as_json:
+        say.out(json.dumps(as_builtins(found), indent=1), highlight=False)
+    else:
+        page = write_page(found, directory)
+        say.print(f"validation: {page}, {len(found)} rows, {len(missed)} outside their gate")
+    return 1 if missed else 0
 
 
 def _doctor() -> int:
