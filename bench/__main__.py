@@ -1,4 +1,6 @@
-"""The command line: `bench run | report | check | validate | doctor`. Each command is a few lines.
+"""The command line: `bench run | report | check | validate | calibrate | doctor`.
+
+Each command is a few lines.
 
 Exit codes: 0 done (or passed); `bench check`: 1 failed, 2 undecided, 3 not valid; 64 and above:
 an error told in one sentence (see bench.errors).
@@ -65,6 +67,9 @@ def _other(words: list[str]) -> int:
     validate = commands.add_parser("validate", help="the simulated engine beside published numbers")
     validate.add_argument("--json", action="store_true", help="the rows as JSON, no page")
     validate.add_argument("--out", type=Path, default=Path("results/validation"), help="directory")
+    calibrate = commands.add_parser("calibrate", help="a simulated engine from a measured one")
+    calibrate.add_argument("run", type=Path, help="directory of a run with an idle grid and load")
+    calibrate.add_argument("--out", type=Path, default=Path("results/calibration"))
     commands.add_parser("doctor", help="what is present here, and what each missing thing costs")
     try:
         options = parser.parse_args(words)
@@ -76,6 +81,8 @@ def _other(words: list[str]) -> int:
         return _check(options.run, options.users)
     if options.command == "validate":
         return _validate(options.out, options.json)
+    if options.command == "calibrate":
+        return _calibrate(options.run, options.out)
     return _doctor()
 
 
@@ -133,6 +140,14 @@ def _check(directory: Path, users: int | None) -> int:
             )  # fmt: skip
     Console().print(table)
     return check_exit_code(verdicts)
+
+
+def _calibrate(directory: Path, out: Path) -> int:
+    from bench.calibrate import calibrate
+
+    path = calibrate(directory, out)
+    Console(highlight=False).print(f"profile: {path} (copy it into conf/engine/)", soft_wrap=True)
+    return 0
 
 
 def _validate(directory: Path, as_json: bool) -> int:

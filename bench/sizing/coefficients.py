@@ -22,15 +22,21 @@ def measured_step(engine: Engine, laws: Sequence[Law]) -> StepTime | None:
     tpot = _law(laws, engine.name, "tpot")
     if ttft is None or tpot is None:
         return None
-    fixed_ms = ttft.value("a")
+    fixed_ms, request_ms = ttft.value("a"), ttft.value("host")
+    decode_ms = tpot.value("c0")
+    if fixed_ms > decode_ms:
+        # No step is shorter than its fixed part: what is more belongs to the request (prompts of
+        # one chunk do not tell the two apart). With a and floor alike, the sum stays right.
+        alike_ms = max(0.0, decode_ms - SOFTMAX_WIDTH_MS * math.log(2))
+        fixed_ms, request_ms = alike_ms, request_ms + fixed_ms - alike_ms
     return StepTime(
         a=fixed_ms,
-        floor=_floor_ms(tpot.value("c0"), fixed_ms),
+        floor=_floor_ms(decode_ms, fixed_ms),
         b=ttft.value("b"),
         c=ttft.value("c"),
         d=tpot.value("d"),
         e=tpot.value("e"),
-        request=ttft.value("host"),
+        request=request_ms,
     )
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bench.scenario import Engine, StepTime
 from bench.simulator.steptime import step_ms
 from bench.sizing.coefficients import measured_step
-from makers import H100_TP2, make_step_laws
+from makers import H100_TP2, make_law, make_step_laws
 
 
 def engine(name: str = "e") -> Engine:
@@ -44,6 +44,17 @@ def test_a_large_prefill_lasts_as_long_too() -> None:
     assert found is not None
     chunks = ((4000, 1000),)
     assert step_ms(found, chunks, 0, 0) == pytest.approx(step_ms(truth, chunks, 0, 0), rel=1e-3)
+
+
+def test_a_request_overhead_that_the_grid_merged_into_a_does_not_slow_down_decoding() -> None:
+    truth = StepTime(a=9.5, floor=6.2, b=0.045, c=1.3, d=0.04, e=0.015, request=25.0)
+    _, tpot = make_step_laws("e", truth)
+    merged = make_law("ttft", "e", {"a": truth.a + truth.request, "b": truth.b, "c": truth.c})
+    found = measured_step(engine(), [merged, tpot])
+    assert found is not None
+    assert step_ms(found, (), 8, 16000) == pytest.approx(step_ms(truth, (), 8, 16000), rel=1e-3)
+    idle_ms = [one.request + step_ms(one, [(3000, 0)], 0, 0) for one in (truth, found)]
+    assert idle_ms[1] == pytest.approx(idle_ms[0], rel=1e-3)
 
 
 def test_both_accepted_laws_of_that_engine_are_needed() -> None:
