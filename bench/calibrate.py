@@ -142,7 +142,10 @@ def profile_text(found: Calibration) -> str:
         "step:",
     ]
     for name, (law, coefficient) in SOURCE.items():
-        interval = _interval(found.laws[law].coefficient(coefficient), name == "floor")
+        fitted = found.laws[law].coefficient(coefficient)
+        moved = name == "a" and fitted is not None and fitted.value != step.a
+        of = "a and request together" if moved else ""
+        interval = _interval(fitted, "an empty decode step" if name == "floor" else of)
         lines.append(f"  {name}: {getattr(step, name):.6g}{interval}")
     lines.append(f"  jitter_cv: {step.jitter_cv:.3g}  # median spread of the idle cells")
     return "\n".join(lines) + "\n"
@@ -169,10 +172,11 @@ def _fit(law: Law) -> str:
     return f"{law.name} n={law.n}, mean error in sample {error}, range {reach or 'unknown'}"
 
 
-def _interval(found: Coefficient | None, is_floor: bool) -> str:
+def _interval(found: Coefficient | None, what: str) -> str:
+    """A comment; `what` is what was fitted, when it is not the coefficient itself."""
     if found is None:
-        return "  # merged into the others: the data do not tell it apart"
-    of = f" of an empty decode step, {found.value:.4g} ms" if is_floor else ""
+        return "  # told apart from the others by assumption only"
+    of = f" of {what}, {found.value:.4g} ms" if what else ""
     if found.low is None or found.high is None:
         return f"  # 95 %{of}: not identified by the data"
     return f"  # 95 %{of}: {found.low:.4g} to {found.high:.4g}"
