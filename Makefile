@@ -28,8 +28,9 @@ lint: $(VENV)/.installed-dev
 live: $(VENV)/.installed-dev  ## serial: real engines and whole runs
 	$(BIN)/pytest -n 0 --timeout 1200 tests/live
 
-benchmarks-simulator: $(VENV)/.installed-dev  ## how fast the simulated engine is
+benchmarks-simulator: $(VENV)/.installed-dev  ## how fast it is, and whether both clocks agree
 	PYTHONPATH=tests $(BIN)/python tests/benchmarks/simulator.py
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/clocks.py
 
 doctor: $(VENV)/.installed  ## what is present, what is missing, what each missing thing costs
 	$(BIN)/bench doctor

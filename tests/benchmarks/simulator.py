@@ -38,11 +38,13 @@ def tool_s(rng: np.random.Generator) -> float:
     return float(rng.lognormal(np.log(0.5), 0.6))
 
 
-def timed(users: int, duration_s: float, engine: Engine = ENGINE) -> tuple[Simulated, float]:
+def timed(
+    users: int, duration_s: float, engine: Engine = ENGINE, seed: int = 1
+) -> tuple[Simulated, float]:
     """A closed loop without think time, and the CPU seconds that it took."""
     before_s = time.process_time()
     load = Closed(users=users, stagger_s=10.0)
-    result = simulate(engine, [REACT_3], load, {"tool": tool_s}, duration_s, 1)
+    result = simulate(engine, [REACT_3], load, {"tool": tool_s}, duration_s, seed)
     return result, time.process_time() - before_s
 
 
@@ -55,6 +57,11 @@ def main() -> None:
         f"one simulated hour, 128 agents, {turns} turns, {result.steps} steps: {spent_s:.2f} s "
         f"of CPU ({spent_s / turns * 1e6:.0f} us a turn)"
     )
+    before_s = time.process_time()
+    for users in range(8, 128, 8):
+        for seed in (1, 2, 3):
+            timed(users, 300.0, seed=seed)
+    say(f"a plan, 15 levels x 3 seeds x 300 s: {time.process_time() - before_s:.1f} s of CPU")
     for users in (64, 256, 1024, 4096):
         wide = replace(ENGINE, kv_tokens=64_000_000, max_num_seqs=4096)
         result, spent_s = timed(users, 300.0, wide)
