@@ -64,7 +64,7 @@ def main() -> None:
     say(f"a plan, 15 levels x 3 seeds x 300 s: {time.process_time() - before_s:.1f} s of CPU")
     for users in (64, 256, 1024, 4096):
         wide = replace(ENGINE, kv_tokens=64_000_000, max_num_seqs=4096)
-        result, spent_s = timed(users, 300.0, wide)
+        result, spent_s = timed(users, 1200.0, wide)
         turns = sum(len(one.turns) for one in result.episodes)
         say(f"{users:5d} agents: {turns} turns, {spent_s / turns * 1e6:.0f} us a turn")
 
