@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test benchmarks live lint lock doctor python seed clean
+.PHONY: demo test benchmarks benchmarks-simulator live lint lock doctor python seed clean
 
 demo: $(VENV)/.installed  ## the main job: two simulated engines, real tools, one report
 	$(BIN)/bench selftest --quick --if-missing
@@ -31,6 +31,10 @@ live: $(VENV)/.installed-dev  ## serial: real engines and whole runs
 
 benchmarks: $(VENV)/.installed  ## our client beside other load generators (installed apart)
 	$(BIN)/python -m bench.selftest.compare --environments .peers
+
+benchmarks-simulator: $(VENV)/.installed-dev  ## how fast it is, and whether both clocks agree
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/simulator.py
+	PYTHONPATH=tests $(BIN)/python tests/benchmarks/clocks.py
 
 doctor: $(VENV)/.installed  ## what is present, what is missing, what each missing thing costs
 	$(BIN)/bench doctor

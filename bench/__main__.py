@@ -1,4 +1,6 @@
-"""The command line: `bench run | report | check | selftest | doctor`. Each command is a few lines.
+"""The command line: `bench run | report | check | selftest | validate | calibrate | doctor`.
+
+Each command is a few lines.
 
 Exit codes: 0 done (or passed); `bench check`: 1 failed, 2 undecided, 3 not valid; 64 and above:
 an error told in one sentence (see bench.errors); 130 and 143: stopped by Ctrl-C or SIGTERM.
@@ -7,6 +9,7 @@ an error told in one sentence (see bench.errors); 130 and 143: stopped by Ctrl-C
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -69,6 +72,12 @@ def _other(words: list[str]) -> int:
     selftest.add_argument("--if-missing", action="store_true", help="only if none is kept")
     selftest.add_argument("--endurance", action="store_true", help="connections held, memory")
     selftest.add_argument("--results", type=Path, default=Path("results"), help="where it is kept")
+    validate = commands.add_parser("validate", help="the simulated engine beside published numbers")
+    validate.add_argument("--json", action="store_true", help="the rows as JSON, no page")
+    validate.add_argument("--out", type=Path, default=Path("results/validation"), help="directory")
+    calibrate = commands.add_parser("calibrate", help="a simulated engine from a measured one")
+    calibrate.add_argument("run", type=Path, help="directory of a run with an idle grid and load")
+    calibrate.add_argument("--out", type=Path, default=Path("results/calibration"))
     commands.add_parser("doctor", help="what is present here, and what each missing thing costs")
     try:
         options = parser.parse_args(words)
@@ -80,6 +89,10 @@ def _other(words: list[str]) -> int:
         return _check(options.run, options.users)
     if options.command == "selftest":
         return _selftest(options)
+    if options.command == "validate":
+        return _validate(options.out, options.json)
+    if options.command == "calibrate":
+        return _calibrate(options.run, options.out)
     return _doctor()
 
 
@@ -205,6 +218,29 @@ def _selftest(options: argparse.Namespace) -> int:
         out.print(one)
     out.print(table.conclusion(test), soft_wrap=True)
     return 0
+
+
+def _calibrate(directory: Path, out: Path) -> int:
+    from bench.calibrate import calibrate
+
+    path = calibrate(directory, out)
+    Console(highlight=False).print(f"profile: {path} (copy it into conf/engine/)", soft_wrap=True)
+    return 0
+
+
+def _validate(directory: Path, as_json: bool) -> int:
+    from bench.validate import misses, rows, write_page
+    from bench.validate.page import as_builtins
+
+    found = rows()
+    missed = misses(found)
+    say = Console(highlight=False)
+    if as_json:
+        say.out(json.dumps(as_builtins(found), indent=1), highlight=False)
+    else:
+        page = write_page(found, directory)
+        say.print(f"validation: {page}, {len(found)} rows, {len(missed)} outside their gate")
+    return 1 if missed else 0
 
 
 def _doctor() -> int:

@@ -148,6 +148,9 @@ class Engine:
     preset_ttft_ms: list[float] = field(default_factory=list)  # seed preset: TTFT by turn
     preset_tpot_ms: float = 0.0
     preset_synthesis_ms: dict[str, float] = field(default_factory=dict)  # by workload
+    # The simulated model picks a wrong tool on purpose, to test that it is noticed:
+    error_rate: float = 0.0  # in this share of its turns,
+    error_rate_per_request: float = 0.0  # and so much more for each request at the engine
 
     def __post_init__(self) -> None:
         _finite("engine", self)

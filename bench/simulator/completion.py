@@ -18,6 +18,7 @@ from bench.simulator.policy import Call, Reply
 from bench.simulator.tokens import CALL_BREAK, CALL_TAIL, call_head, pieces
 
 DONE = b"data: [DONE]\n\n"
+TAIL = b',"logprobs":null,"finish_reason":null}]}\n\n'
 _encode = msgspec.json.Encoder().encode
 
 
@@ -108,22 +109,29 @@ class Completion:
         else:
             self.finish_reason = "tool_calls" if called else "stop"
 
-    def chunks(self) -> list[bytes]:
+    def chunks(self, with_role: bool = True) -> list[bytes]:
         """The server-sent event of each token; empty bytes for a withheld one.
 
-        The first one carries the role (in a chunk of its own), the last one the finish reason.
+        The first one carries the role (in a chunk of its own, unless `role_chunk` was written
+        before), the last one the finish reason.
         """
-        kind = "chat.completion.chunk" if self.chat else "text_completion"
-        frame = _encode({"id": self.id, "object": kind, **self._frame})
-        head = b"data: " + frame[:-1] + b',"choices":[{"index":0,'
-        tail = b',"logprobs":null,"finish_reason":null}]}\n\n'
-        found = [self._event(head, piece.delta, tail) for piece in self.tokens]
-        if self.chat:
-            role = self._event(head, {"role": "assistant", "content": ""}, tail)
-            found[0] = role + found[0]
+        head = self._head()
+        found = [self._event(head, piece.delta, TAIL) for piece in self.tokens]
+        if self.chat and with_role:
+            found[0] = self.role_chunk() + found[0]
         end = b',"logprobs":null,"finish_reason":' + _encode(self.finish_reason) + b"}]}\n\n"
         found[-1] += self._event(head, {} if self.chat else {"content": ""}, end)
         return found
+
+    def role_chunk(self) -> bytes:
+        """The event that says who speaks; nothing for a text completion."""
+        role = {"role": "assistant", "content": ""}
+        return self._event(self._head(), role, TAIL) if self.chat else b""
+
+    def _head(self) -> bytes:
+        kind = "chat.completion.chunk" if self.chat else "text_completion"
+        frame = _encode({"id": self.id, "object": kind, **self._frame})
+        return b"data: " + frame[:-1] + b',"choices":[{"index":0,'
 
     def _event(self, head: bytes, delta: dict[str, Any] | None, tail: bytes) -> bytes:
         if delta is None:
@@ -175,7 +183,7 @@ class Completion:
                         {
                             "id": delta["id"],
                             "type": "function",
-                            "function": {"name": delta["function"]["name"], "arguments": ""},
+                            "function": dict(delta["function"]),
                         }
                     )
                 else:

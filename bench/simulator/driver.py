@@ -86,7 +86,7 @@ class Driver:
                 if due_s - loop.time() > SLACK_S:
                     await asyncio.sleep(due_s - loop.time())
                 finished = number == len(offsets_s) - 1
-                job.events.put_nowait(Tokens(job.id, 1, due_s, due_s, finished, 0, job.arrived_s))
+                job.events.put_nowait(Tokens(job.id, 1, due_s, finished, 0, job.arrived_s))
         finally:
             self.playing -= 1
             self._plays.pop(job.id, None)

@@ -8,6 +8,7 @@ requests (min_tokens = max_tokens, ignore_eos) get filler of exactly that length
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -95,6 +96,7 @@ class Policy:
 
     def __init__(self, material: Material, seed: int, embed: Embed) -> None:
         self._material = material
+        self._seed = seed
         self._chooser = Chooser(seed, embed)
 
     def reply(
@@ -102,8 +104,12 @@ class Policy:
         messages: Sequence[dict[str, Any]],
         tools: Sequence[dict[str, Any]],
         required: bool = False,
+        slip: bool = False,
     ) -> Reply:
-        """The next assistant turn of a chat. `required`: a first turn must call a tool."""
+        """The next assistant turn of a chat. `required`: a first turn must call a tool.
+
+        slip: it takes the second-best tool for the best.
+        """
         asked = next((content_text(m) for m in reversed(messages) if m.get("role") == "user"), "")
         asked = asked.strip()
         task = self.task_of(asked)
@@ -115,14 +121,24 @@ class Policy:
         faces = [_face(tool) for tool in tools]
         planned = task.turns[turn] if task and turn < len(task.turns) else None
         if planned is not None:
-            return self._planned(task, planned, question, faces, turn, required)
+            return self._planned(task, planned, question, faces, turn, required, slip)
         if turn == 0:
             ranked = self._chooser.rank(question, "", faces, 0)
             best = next(iter(_faces(ranked)), None) if required else ranked[0]
             if best is not None:
+                best = _slipped(_faces(ranked), slip)[0]
                 calls = [Call(best.name, _arguments(question, best))]
                 return Reply(content="", calls=calls, final=False, task=task)
         return Reply(content=answer_from(question, _seen(messages)), task=task)
+
+    def slips(self, asked: str, turn: int, rate: float) -> bool:
+        """Whether the model errs in this turn: the same turns at the same rate, and more of them
+        at a higher one."""
+        if rate <= 0:
+            return False
+        key = f"{self._seed}|{turn}|{asked}".encode()
+        drawn = int.from_bytes(hashlib.blake2b(key, digest_size=8, person=b"slip").digest(), "big")
+        return drawn < rate * 2**64
 
     def task_of(self, asked: str) -> Task | None:
         """The known task that a user message asks, alone or with retrieved context around it."""
@@ -137,11 +153,12 @@ class Policy:
         faces: Sequence[Face],
         turn: int,
         required: bool,
+        slip: bool,
     ) -> Reply:
         # Of several turns, each has a thought of its own; a single one answers the question.
         thought = planned.thought if turn or (task and len(task.turns) > 1) else ""
         may_abstain = turn == 0 and len(planned.calls) == 1 and not required
-        chosen = self._choose(question, thought, len(planned.calls), faces, turn, may_abstain)
+        chosen = self._choose(question, thought, len(planned.calls), faces, turn, may_abstain, slip)
         if not chosen:
             return Reply(content=answer_from(question, []), task=task)
         calls: list[Call] = []
@@ -169,6 +186,7 @@ class Policy:
         faces: Sequence[Face],
         turn: int,
         may_abstain: bool,
+        slip: bool,
     ) -> list[Face]:
         """The tools of one turn: the best one, or for parallel calls one per part of the question.
 
@@ -177,11 +195,11 @@ class Policy:
         parts = [part for part in _CLAUSE.split(question) if len(part.split()) > 2]
         if wanted > 1 and len(parts) == wanted:
             picks = [self._chooser.rank(part, thought, faces, turn) for part in parts]
-            return [_faces(ranked)[0] for ranked in picks]
+            return [_slipped(_faces(ranked), slip)[0] for ranked in picks]
         ranked = self._chooser.rank(question, thought, faces, turn)
         if may_abstain and ranked[0] is None:
             return []
-        return _faces(ranked)[:wanted]
+        return _slipped(_faces(ranked), slip)[:wanted]
 
     def _is(self, face: Face, call: PlannedCall) -> bool:
         return self._material.canonical.get(face.name, face.name) == call.tool
@@ -189,6 +207,11 @@ class Policy:
 
 def _faces(ranked: Sequence[Face | None]) -> list[Face]:
     return [face for face in ranked if face is not None]
+
+
+def _slipped(faces: list[Face], slip: bool) -> list[Face]:
+    """The first two changed places, when the model errs and there are two."""
+    return [faces[1], faces[0], *faces[2:]] if slip and len(faces) > 1 else faces
 
 
 def _face(tool: Mapping[str, Any]) -> Face:

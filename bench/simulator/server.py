@@ -25,6 +25,7 @@ from starlette.types import Receive, Scope, Send
 from bench.simulator.choice import load_embedding
 from bench.simulator.completion import DONE, Completion, Piece, Usage, pieces_of
 from bench.simulator.driver import Driver, Job
+from bench.simulator.hostile import Hostile
 from bench.simulator.metrics import Metrics
 from bench.simulator.policy import (
     Policy,
@@ -42,6 +43,10 @@ from bench.simulator.tokens import Tokeniser, block_hashes, content_text, pieces
 log = logging.getLogger("bench.simulator")
 JSON = "application/json"
 GRACE_S = 1
+BROKEN = (
+    b'data: {"error":{"message":"simulated failure in mid-stream","type":"InternalServerError",'
+    b'"param":null,"code":500}}\n\n' + DONE
+)
 
 
 class Refusal(Exception):
@@ -51,6 +56,10 @@ class Refusal(Exception):
         super().__init__(message)
         self.status = status
         self.kind = kind
+
+
+class Broken(Exception):
+    """A stream that was asked to end with an error."""
 
 
 class Service:
@@ -70,6 +79,11 @@ class Service:
     def headers(self) -> dict[str, str]:
         """What marks every response."""
         return {"X-Simulated": self.engine.name}
+
+    def error_rate(self) -> float:
+        """The share of turns in which the model errs on purpose, at the load of this moment."""
+        load = self.scheduler.running + self.scheduler.waiting + self.driver.playing
+        return self.engine.error_rate + self.engine.error_rate_per_request * load
 
     def json(self, body: Any, status: int = 200) -> Response:
         """A JSON response."""
@@ -102,6 +116,7 @@ class Ask(msgspec.Struct, kw_only=True):
     n: int = 1
     stream: bool = False
     stream_options: dict[str, Any] | None = None
+    simulate: Hostile = Hostile()
 
     @property
     def limit(self) -> int | None:
@@ -138,6 +153,7 @@ class Served(msgspec.Struct):
     job: Job
     arrived_s: float
     include_usage: bool
+    hostile: Hostile
 
 
 def begin(service: Service, ask: Ask, chat: bool, arrived_s: float) -> Served:
@@ -164,12 +180,14 @@ def begin(service: Service, ask: Ask, chat: bool, arrived_s: float) -> Served:
         task = service.policy.task_of(_asked(messages))
         reply = Reply(content="", final=is_final(task, turn_of(messages)), task=task)
     else:
-        reply = service.policy.reply(messages, ask.faces, ask.required)
+        slip = service.policy.slips(_asked(messages), turn_of(messages), service.error_rate())
+        reply = service.policy.reply(messages, ask.faces, ask.required, slip)
         said = pieces_of(reply) or [Piece(" ", {"content": " "})]
+    said = ask.simulate.shaped(said[:limit]) + said[limit:]
     completion = Completion(said, limit, service.model, service.fingerprint, chat, ask.exact)
     job = _queue(service, completion, prompt, limit, reply, turn_of(messages), arrived_s)
     usage = bool((ask.stream_options or {}).get("include_usage"))
-    return Served(completion, len(prompt), job, arrived_s, usage)
+    return Served(completion, len(prompt), job, arrived_s, usage, ask.simulate)
 
 
 def _asked(messages: list[dict[str, Any]]) -> str:
@@ -204,6 +222,12 @@ def _queue(
     return service.driver.submit(request, arrived_s)
 
 
+def abandon(service: Service, served: Served) -> None:
+    """Nobody waits for this answer any more: its blocks are free."""
+    service.driver.cancel(served.job)
+    service.metrics.finished(0.0, 0.0, "abort")
+
+
 async def follow(
     service: Service, served: Served, emit: Callable[[int, int], Awaitable[None]]
 ) -> Usage:
@@ -224,9 +248,8 @@ async def follow(
             service.metrics.generated(event.new_tokens)
             await emit(done, done + event.new_tokens)
             done += event.new_tokens
-    except asyncio.CancelledError:
-        service.driver.cancel(served.job)
-        service.metrics.finished(0.0, 0.0, "abort")
+    except (asyncio.CancelledError, Broken):
+        abandon(service, served)
         raise
     reason = "length" if served.completion.finish_reason == "length" else "stop"
     service.metrics.finished(loop.time() - arrived_s, loop.time() - first_s, reason)
@@ -257,21 +280,39 @@ class EventStream(Response):
         if not writing.cancelled():
             writing.result()
 
-    async def _write(self, send: Send) -> None:
-        served = self._served
-        chunks = served.completion.chunks()
+    async def _begin(self, send: Send) -> None:
+        hostile = self._served.hostile
+        await asyncio.sleep(hostile.start_delay_s)
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        if hostile.role_first:
+            role = self._served.completion.role_chunk()
+            await send({"type": "http.response.body", "body": role, "more_body": True})
+
+    async def _write(self, send: Send) -> None:
+        served, hostile = self._served, self._served.hostile
+        chunks = served.completion.chunks(with_role=not hostile.role_first)
+        try:
+            await self._begin(send)
+        except asyncio.CancelledError:
+            abandon(self._service, served)
+            raise
         held = b""
 
         async def emit(first: int, past: int) -> None:
             nonlocal held
+            if hostile.error_after is not None and past > hostile.error_after:
+                raise Broken
             body = b"".join(chunks[first:past])
             if past == len(chunks):
                 held = body  # the last token leaves with the end of the stream
             elif body:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
 
-        usage = await follow(self._service, served, emit)
+        try:
+            usage = await follow(self._service, served, emit)
+        except Broken:
+            await send({"type": "http.response.body", "body": BROKEN, "more_body": False})
+            return
         if served.include_usage:
             held += served.completion.usage_chunk(usage)
         await send({"type": "http.response.body", "body": held + DONE, "more_body": False})

@@ -21,6 +21,8 @@ from bench.scenario import StepTime
 
 SOFTMAX_WIDTH_MS = 3.0
 MS_PER_S = 1e3
+PERIOD = 16384  # steps after which the jitter repeats: minutes
+PLAIN_PERIOD = 1024  # without jitter
 
 
 def softmax_ms(first_ms: float, second_ms: float) -> float:
@@ -51,18 +53,71 @@ def step_ms(
     )
 
 
-class StepClock:
-    """The law with its seeded jitter: lognormal, mean 1, coefficient of variation `jitter_cv`."""
+class Jitter:
+    """What each step takes more or less than the law says: lognormal, mean 1, seeded.
 
-    def __init__(self, law: StepTime, seed: int) -> None:
-        self._law = law
-        self._sigma = math.sqrt(math.log1p(law.jitter_cv**2))
-        self._rng = np.random.default_rng(seed)
+    A table of `period` factors that repeats, with running sums of J and of number * J, so that the
+    time of many steps is a difference of sums: the same to the last bit however many at a time.
+    """
 
-    def step_s(self, chunks: Iterable[tuple[int, int]], decoding: int, kv_tokens: int) -> float:
-        """Seconds of one step; each call draws the next jitter."""
-        duration_s = step_ms(self._law, chunks, decoding, kv_tokens) / MS_PER_S
-        if self._sigma > 0:
-            shift = -(self._sigma**2) / 2
-            duration_s *= math.exp(shift + self._sigma * float(self._rng.standard_normal()))
-        return duration_s
+    def __init__(self, cv: float, seed: int) -> None:
+        self.period = PERIOD if cv > 0 else PLAIN_PERIOD
+        factors = np.ones(self.period)
+        if cv > 0:
+            sigma = math.sqrt(math.log1p(cv**2))
+            factors = np.exp(sigma * np.random.default_rng(seed).standard_normal(PERIOD))
+            factors /= factors.mean()
+        numbers = np.arange(self.period)
+        self.sums: list[float] = [0.0, *np.cumsum(factors).tolist()]
+        self.moments: list[float] = [0.0, *np.cumsum(numbers * factors).tolist()]
+
+
+class Stretch:
+    """Steps that differ only by one more KV token per decoding sequence, from start_s on.
+
+    first_ms: the first step by the law; growth_ms: what each later one takes more; number: of the
+    first step since the engine began; steps: how many. It never passes the end of the table.
+    """
+
+    __slots__ = ("_first_s", "_growth_s", "_moments", "_number", "_sums", "start_s", "steps")
+
+    def __init__(
+        self,
+        jitter: Jitter,
+        number: int,
+        start_s: float,
+        first_ms: float,
+        growth_ms: float,
+        steps: int,
+    ) -> None:
+        self.start_s = start_s
+        self._sums = jitter.sums
+        self._moments = jitter.moments
+        self._number = number % jitter.period
+        self.steps = min(steps, jitter.period - self._number)
+        self._growth_s = growth_ms / MS_PER_S
+        self._first_s = first_ms / MS_PER_S
+
+    def end_s(self, step: int) -> float:
+        """When the step-th step ends (the first is 1)."""
+        number = self._number
+        factors = self._sums[number + step] - self._sums[number]
+        grown = self._moments[number + step] - self._moments[number] - number * factors
+        return self.start_s + self._first_s * factors + self._growth_s * grown
+
+    def ended_by(self, until_s: float) -> int:
+        """How many of its steps end by that time."""
+        if self.end_s(self.steps) <= until_s:
+            return self.steps
+        low, high = 0, self.steps
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.end_s(middle) <= until_s else (low, middle)
+        return low
+
+    def cut(self, at_s: float) -> None:
+        """End it with the first step that ends at that time or later."""
+        ended = self.ended_by(at_s)
+        if ended == 0 or self.end_s(ended) < at_s:  # the first one is under way
+            ended += 1
+        self.steps = min(self.steps, ended)

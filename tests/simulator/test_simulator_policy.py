@@ -176,3 +176,15 @@ def test_material_may_be_absent_but_not_damaged(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text("{")
     with pytest.raises(ScenarioError):
         read_material(tmp_path)
+
+
+def test_a_slip_takes_another_tool_and_comes_at_the_rate_asked_for(policy: Policy) -> None:
+    right = policy.reply([{"role": "user", "content": QUESTION}], TOOLS)
+    wrong = policy.reply([{"role": "user", "content": QUESTION}], TOOLS, slip=True)
+    assert right.calls[0].name == "run_sql"
+    assert wrong.calls[0].name != "run_sql"
+    asked = [f"question {number}" for number in range(2000)]
+    slips = {rate: {q for q in asked if policy.slips(q, 0, rate)} for rate in (0.0, 0.1, 0.3, 1.0)}
+    assert slips[0.0] == set()
+    assert len(slips[0.1]) == pytest.approx(200, abs=60)
+    assert slips[0.1] < slips[0.3] < slips[1.0] == set(asked)

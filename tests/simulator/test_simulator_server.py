@@ -255,3 +255,63 @@ def test_a_preset_serves_scripted_answers_of_known_tasks() -> None:
     assert response.json()["usage"]["completion_tokens"] == 6
     assert took_s > 0.0185  # the stated synthesis, not 8 + 5 x 1 ms
     assert preset.driver.playing == 0
+
+
+def stream(change: dict[str, Any], running: Service | None = None) -> httpx.Response:
+    request = body(tools=[TOOL], stream=True, simulate=change)
+
+    async def post(client: httpx.AsyncClient) -> httpx.Response:
+        return await client.post("/v1/chat/completions", json=request)
+
+    answer: httpx.Response = ask(application(running or service()), post)
+    return answer
+
+
+def called(chunks: list[dict[str, Any]]) -> tuple[str, str]:
+    parts = [
+        call["function"]
+        for chunk in chunks
+        for call in chunk["choices"][0]["delta"].get("tool_calls", [])
+    ]
+    return (
+        "".join(part.get("name", "") for part in parts),
+        "".join(part["arguments"] for part in parts),
+    )
+
+
+@pytest.mark.parametrize(
+    "change", [{"tokens_per_chunk": 5}, {"buffer_calls": True}, {"role_first": True}]
+)
+def test_hostile_streams_say_the_same(change: dict[str, Any]) -> None:
+    plain, hostile = events(stream({})), events(stream(change))
+    assert called(hostile) == called(plain) != ("", "")
+    assert (len(hostile) < len(plain)) != ("role_first" in change)
+    assert hostile[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert hostile[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_an_error_in_mid_stream_frees_the_blocks() -> None:
+    running = service()
+    *before, error = events(stream({"error_after": 3}, running))
+    assert error["error"]["type"] == "InternalServerError"
+    assert 1 < len(before) <= 5
+    assert running.scheduler.running == running.scheduler.blocks.used == 0
+
+
+def test_a_slow_start_delays_the_response() -> None:
+    async def post(client: httpx.AsyncClient) -> float:
+        loop = asyncio.get_running_loop()
+        before_s = loop.time()
+        request = body(stream=True, simulate={"start_delay_s": 0.3})
+        await client.post("/v1/chat/completions", json=request)
+        return loop.time() - before_s
+
+    assert ask(application(service()), post) >= 0.3
+
+
+def test_the_error_rate_grows_with_the_load_when_asked_to() -> None:
+    assert service().error_rate() == 0
+    running = service(error_rate=0.1, error_rate_per_request=0.05)
+    assert running.error_rate() == pytest.approx(0.1)
+    running.driver.playing = 4
+    assert running.error_rate() == pytest.approx(0.3)

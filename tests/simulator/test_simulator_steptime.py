@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bench.scenario import StepTime
-from bench.simulator.steptime import StepClock, softmax_ms, step_ms
+from bench.simulator.steptime import PERIOD, Jitter, Stretch, softmax_ms, step_ms
 from makers import read_published
 
 
@@ -49,10 +49,37 @@ def test_several_chunks_attend_only_to_their_own_past() -> None:
 
 
 def test_jitter_is_seeded_with_mean_one_and_the_stated_spread() -> None:
-    jittery = StepTime(a=10.0, floor=10.0, jitter_cv=0.05)
-    plain_s = step_ms(jittery, [], 1, 100) / 1e3
-    first, again = StepClock(jittery, 7), StepClock(jittery, 7)
-    drawn = np.array([first.step_s([], 1, 100) for _ in range(4000)]) / plain_s
-    assert drawn[:5].tolist() == [again.step_s([], 1, 100) / plain_s for _ in range(5)]
-    assert drawn.mean() == pytest.approx(1.0, abs=0.005)
-    assert drawn.std() == pytest.approx(0.05, rel=0.1)
+    first, again, other = Jitter(0.05, 7), Jitter(0.05, 7), Jitter(0.05, 8)
+    assert first.sums == again.sums != other.sums
+    factors = np.diff(np.array(first.sums))
+    assert len(factors) == PERIOD
+    assert factors.mean() == pytest.approx(1.0)
+    assert factors.std() == pytest.approx(0.05, rel=0.1)
+
+
+@pytest.mark.parametrize("cv", [0.0, 0.05])
+def test_a_stretch_is_the_sum_of_its_steps(cv: float) -> None:
+    jitter = Jitter(cv, 3)
+    number = 5 * jitter.period + 100
+    factors = np.diff(np.array(jitter.sums))
+    stretch = Stretch(jitter, number, 7.0, 20.0, 0.5, 40)
+    ends = 7.0 + np.cumsum([(20.0 + 0.5 * k) / 1e3 * factors[100 + k] for k in range(40)])
+    assert [stretch.end_s(k + 1) for k in range(40)] == pytest.approx(ends.tolist())
+    for k in (0, 1, 17, 40):
+        assert stretch.ended_by(stretch.end_s(k)) == k
+    assert stretch.ended_by(ends[3] - 1e-6) == 3
+    assert stretch.ended_by(6.0) == 0
+    assert stretch.ended_by(1e9) == 40
+
+
+def test_a_stretch_is_cut_at_the_end_of_a_step() -> None:
+    def cut(at_s: float) -> int:
+        stretch = Stretch(Jitter(0.0, 1), 0, 0.0, 1000.0, 0.0, 10)
+        stretch.cut(at_s)
+        return stretch.steps
+
+    assert [cut(at_s) for at_s in (0.0, 0.5, 3.0, 3.5, 99.0)] == [1, 1, 3, 4, 10]
+
+
+def test_a_stretch_ends_with_the_table() -> None:
+    assert Stretch(Jitter(0.1, 1), PERIOD - 3, 0.0, 1.0, 0.0, 10).steps == 3

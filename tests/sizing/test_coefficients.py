@@ -73,6 +73,17 @@ def test_the_idle_grid_cannot_lengthen_a_decode_step(contained: bool, seen: bool
         assert (found.a, found.floor) == pytest.approx((truth.a + 2.0, truth.floor + 2.0))
 
 
+def test_a_request_overhead_that_the_grid_merged_into_a_does_not_slow_down_decoding() -> None:
+    truth = StepTime(a=9.5, floor=6.2, b=0.045, c=1.3, d=0.04, e=0.015, request=25.0)
+    _, tpot = make_step_laws("e", truth)
+    merged = make_law("ttft", "e", {"a": truth.a + truth.request, "b": truth.b, "c": truth.c})
+    found = measured_step(engine(), [merged, tpot])
+    assert found is not None
+    assert step_ms(found, (), 8, 16000) == pytest.approx(step_ms(truth, (), 8, 16000), rel=1e-3)
+    idle_ms = [one.request + step_ms(one, [(3000, 0)], 0, 0) for one in (truth, found)]
+    assert idle_ms[1] == pytest.approx(idle_ms[0], rel=1e-3)
+
+
 def test_both_accepted_laws_of_that_engine_are_needed() -> None:
     ttft, tpot = make_step_laws("e", StepTime(a=10, floor=15, b=0.07, c=1, d=0.03, e=0.03))
     assert measured_step(engine(), [ttft, tpot]) is not None

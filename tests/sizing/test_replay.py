@@ -4,12 +4,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from bench.episode import Purpose, Workload, substream
+from bench.episode import Purpose, Workload
 from bench.errors import AnalysisError
 from bench.record import LLMRecord
 from bench.scenario import Engine, StepTime
 from bench.simulator.steptime import step_ms
 from bench.sizing.replay import EpisodeShape, Replayed, TurnShape, idle_grid, replay
+from bench.sizing.shapes import Streams
+from makers import H100_TP2
 
 LAW = StepTime(a=9.51, floor=6.23, b=0.04537, c=1.26, d=0.0357, e=0.0149, host=2, request=30)
 MIX = [
@@ -115,7 +117,7 @@ def test_two_engines_see_the_same_work_and_a_seed_gives_the_same_run() -> None:
         for e in slow.episodes
         if (e.user, e.episode) in kinds
     )
-    first = substream(5, 0, 0, 0, Purpose.task)
+    first = Streams(5).at(0, 0, 0, Purpose.task)
     assert (first.random() < 2 / 3) == (kinds[(0, 0)] is Workload.react_2)
     again = run()
     assert msgspec.json.encode(again) == msgspec.json.encode(fast)
@@ -175,3 +177,30 @@ def test_coefficients_can_be_recovered_from_a_jittery_grid() -> None:
     slope, base = np.polyfit(tokens, ttft_ms, 1)
     assert slope == pytest.approx(LAW.b, rel=0.05)
     assert base == pytest.approx(LAW.a + LAW.host + LAW.request, abs=6)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_cliff_five_per_cent_fewer_blocks_double_the_tail_of_ttft(seed: int) -> None:
+    """The edge: the fewest blocks with which 32 users of 2,000 + 1,000 tokens do not wait."""
+    shape = EpisodeShape(
+        workload=Workload.react_1,
+        weight=1,
+        system_tokens=0,
+        question_tokens=2000,
+        turns=[],
+        answer_tokens=1000,
+    )
+
+    def ttft_s_p99(kv_tokens: float) -> float:
+        step = msgspec.convert({**msgspec.to_builtins(H100_TP2), "jitter_cv": 0.03}, StepTime)
+        asked = Engine(name="edge", kv_tokens=int(kv_tokens), step=step)
+        result = replay(asked, [shape], 32, 0.0, {}, 300.0, seed, stagger_s=30.0)
+        assert result.cut == 0
+        return float(np.quantile([r.ttft_s for r in result.llm if r.ttft_s is not None], 0.99))
+
+    whole = 32 * 3000  # tokens when all are at their longest
+    plenty_s = ttft_s_p99(2 * whole)
+    edge = min(
+        share for share in np.arange(0.84, 0.92, 0.01) if ttft_s_p99(share * whole) < 1.1 * plenty_s
+    )
+    assert ttft_s_p99(0.95 * edge * whole) > 2 * ttft_s_p99(edge * whole)
