@@ -35,7 +35,7 @@ The choices are the files of conf/: engine, workload, load, tools, slo, scenario
 USAGE_EXIT_CODE = 64
 NOT_VALID = 3
 TABLE_WIDTH = 120
-CHECK_COLUMNS = ("engine", "users", "objective", "observed", "bound", "n", "verdict", "reasons")
+CHECK_COLUMNS = ("engine", "level", "objective", "observed", "bound", "n", "verdict", "reasons")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -46,7 +46,9 @@ def test_check_prints_whole_lines_into_a_pipe(run: Path, capsys: Read) -> None:
     assert main(["check", str(run)]) == 3
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6, "an objective each"
-    pattern = r"engine=.*  users=2  objective=\w+  observed=.*  bound=\w+ [\d.]+  n=\d+  verdict=.+"
+    pattern = (
+        r"engine=.*  level=u2  objective=\w+  observed=.*  bound=\w+ [\d.]+  n=\d+  verdict=.+"
+    )
     assert all(re.match(pattern, line) for line in lines)
     assert any(len(line) > 120 for line in lines), "reasons are not cut"
 

@@ -200,7 +200,7 @@ def test_a_product_is_not_put_into_one_value(sql: str, passes: bool) -> None:
     [
         ("SELECT 1", "SELECT 1"),
         (" SELECT 'ü;' ; -- done", " SELECT 'ü;' "),
-        ("/* ü */ SELECT 1;;", "/* ü */ SELECT 1"),
+        ("/* ü */ SELECT 1;;", "SELECT 1"),  # a comment before is not part of it
         ("SELECT 1 -- no end", "SELECT 1 -- no end"),
     ],
 )

@@ -109,7 +109,7 @@ class _Answer:
         for event in events:
             try:
                 chunk = decode(event.data)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 self.take_event(event)
                 continue
             if event.name or chunk.error or chunk.object == "error" or not chunk.choices:

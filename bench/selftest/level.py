@@ -66,7 +66,7 @@ def drive(host: HostProcess, step: Step, watch: Callable[[HostStatus], None]) ->
         stagger_s=step.stagger_s,
     )
     point = point_spec(spec, f"u{step.streams}-s{step.stagger_s:g}", step.streams)
-    point = msgspec.structs.replace(point, stagger_s=step.stagger_s)
+    point = msgspec.structs.replace(point, stagger_s=step.stagger_s, duration_s=load.duration_s)
     return drive_point(host, point, load, spec.run_dir / "locust.log", watch)
 
 

@@ -106,12 +106,12 @@ def test_an_attached_engine_gets_the_plan_of_its_true_coefficients(
     run = measured(engine)
     levels, laws = levels_of(run), laws_of(run, engine)
     attached = dataclasses.replace(
-        engine, kind=EngineKind.attached, url="http://x/v1", step=StepTime()
+        engine, kind=EngineKind.attached, gpu="H100", url="http://x/v1", step=StepTime()
     )
     found = measured_step(attached, laws)
     assert found is not None
     decode_ms = step_ms(engine.step, (), 0, 0)
-    assert step_ms(found, (), 0, 0) == pytest.approx(decode_ms, rel=0.02)
+    assert step_ms(found, (), 0, 0) == pytest.approx(decode_ms, rel=0.03)
     truth, mine = planned(engine, levels, []), planned(attached, levels, laws)
     assert not truth.rejected and not mine.rejected
     assert truth.users_per_group is not None and mine.users_per_group is not None
