@@ -214,8 +214,12 @@ def _selftest(options: argparse.Namespace) -> int:
     if options.json:
         out.print(table.as_json(test), markup=False, soft_wrap=True)
         return 0
-    for one in table.tables(test):
-        out.print(one)
+    if out.is_terminal and out.width >= TABLE_WIDTH:
+        for one in table.tables(test):
+            out.print(one)
+    else:  # a line each, whole, for a pipe or a narrow window
+        for level in [*test.levels, *test.bursts]:
+            out.print(table.line(level), markup=False, soft_wrap=True)
     out.print(table.conclusion(test), soft_wrap=True)
     return 0
 
