@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from bench.client.calls import MAX_DEPTH, is_deeper
 from bench.episode import ToolCall
 
 ARGUMENT_CHARS = 100_000  # of one call: a longer text would hold up the loop it is parsed in
@@ -67,6 +68,7 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
     if len(text) > ARGUMENT_CHARS:
         return None
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
+        arguments = msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError):
         return None
+    return None if is_deeper(arguments, MAX_DEPTH) else arguments

@@ -20,6 +20,8 @@ LEAK = re.compile(
 )
 _END_REASONS = ("Unterminated string", "Invalid \\escape", "Invalid \\uXXXX escape")
 
+MAX_DEPTH = 100  # of JSON from a model: far beyond any tool's schema
+
 
 class CheckedCalls(msgspec.Struct, kw_only=True):
     """The calls of one answer. `problems`: why a call cannot be used, empty when all can.
@@ -129,14 +131,33 @@ def _checked_arguments(draft: _Draft, needed: bool, checked: CheckedCalls) -> st
 def load_json(text: str) -> Any:
     """What a JSON text says. Raises json.JSONDecodeError, also for what Python does not take.
 
-    Of 3,000 open brackets it says RecursionError, of a number of 5,000 digits a bare ValueError.
+    Of 3,000 open brackets some versions say RecursionError, of a number of 5,000 digits all say
+    a bare ValueError. What is nested deeper than MAX_DEPTH is refused by every version alike.
     """
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError:
         raise
     except (ValueError, RecursionError) as error:
         raise json.JSONDecodeError(str(error), text, 0) from error
+    if is_deeper(value, MAX_DEPTH):
+        raise json.JSONDecodeError(f"nested deeper than {MAX_DEPTH}", text, 0)
+    return value
+
+
+def is_deeper(value: object, limit: int) -> bool:
+    """True when lists and objects are nested deeper than `limit`; never recurses."""
+    level: list[object] = [value]
+    for _ in range(limit + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def dump_json(value: object) -> str:

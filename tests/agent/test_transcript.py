@@ -61,6 +61,14 @@ def test_arguments_that_are_an_object_are_understood(arguments: dict[str, object
     assert parse_arguments(json.dumps(small)) == small
 
 
+def test_depth_is_bounded_alike_on_every_python() -> None:
+    def nested(depth: int) -> str:
+        return '{"a":' * depth + "1" + "}" * depth
+
+    assert parse_arguments(nested(100)) is not None
+    assert parse_arguments(nested(101)) is None
+
+
 def test_arguments_beyond_all_measure_are_none() -> None:
     deep = '{"a":' * 3000 + "1" + "}" * 3000
     long = '{"query": "' + "x" * 100_000 + '"}'
