@@ -297,7 +297,7 @@ def _users_words(item: PlanRow) -> str:
     if item.measured_users is None:
         return f"{users} (not measured)"
     factor = item.users_per_group / item.measured_users
-    return f"{users} ({factor:.1f}{NBSP}×{NBSP}the most measured)" if factor > 1 else users
+    return f"{users} ({factor:.1f}{NBSP}× measured)" if factor > 1 else users
 
 
 def assumptions_table(content: Content) -> Table:

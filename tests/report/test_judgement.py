@@ -87,7 +87,7 @@ def test_more_items_than_the_material_holds_are_a_larger_set(rich: Content) -> N
 
 def test_users_say_how_far_they_lie_beyond_the_measured(rich: Content) -> None:
     _, tp4, _ = words(judgement.plan_table(rich))
-    assert tp4[2] == "26 (1.6 × the most measured)"
+    assert tp4[2] == "26 (1.6 × measured)"
     assert tp4[3] == "6.50"
     note = judgement.plan_table(rich).notes[0]
     assert note.startswith("Users per group are predicted. They keep no objective, only ")
