@@ -19,6 +19,8 @@ TERM_WAIT_S = 5.0
 KILL_WAIT_S = 5.0
 POLL_S = 0.02
 
+ONLY_FOR_PARENT = '[ "$PPID" = "$0" ] && exec "$@"'
+
 
 class Process:
     """A started child in a process group of its own.
@@ -125,7 +127,9 @@ def _guard(user: str) -> list[str]:
     guard = [setpriv, "--pdeathsig", "KILL"]
     if user and os.geteuid() == 0:
         guard += [f"--reuid={user}", "--regid=nogroup", "--clear-groups"]
-    return [*guard, "--"]
+    # We may die before the signal is arranged; then nobody sends it. So the child looks, after it
+    # is arranged, whether we are still its parent, and does nothing if not.
+    return [*guard, "--", "/bin/sh", "-c", ONLY_FOR_PARENT, str(os.getpid())]
 
 
 def free_port(host: str = "127.0.0.1") -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.process import Process, free_port
+from bench.process import ONLY_FOR_PARENT, Process, free_port
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 LIMIT_S = 20.0
@@ -116,3 +116,13 @@ def test_a_child_that_cannot_be_killed_has_no_exit_code(
         patched.setattr(os, "killpg", lambda group, number: None)
         assert child.stop() is None
     assert child.stop() == -signal.SIGTERM
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal is Linux's")
+def test_a_child_whose_parent_died_before_the_guard_stood_does_nothing() -> None:
+    command = ["/bin/sh", "-c", ONLY_FOR_PARENT]
+    echo = ["/bin/echo", "ran"]
+    mine = subprocess.run([*command, str(os.getpid()), *echo], capture_output=True, timeout=LIMIT_S)
+    other = subprocess.run([*command, "1", *echo], capture_output=True, timeout=LIMIT_S)
+    assert (mine.stdout, mine.returncode) == (b"ran\n", 0)
+    assert (other.stdout, other.returncode != 0) == (b"", True)
