@@ -132,6 +132,17 @@ def _guard(user: str) -> list[str]:
     return [*guard, "--", "/bin/sh", "-c", ONLY_FOR_PARENT, str(os.getpid())]
 
 
+def why_taken(host: str, port: int) -> str:
+    """Why a server of ours could not listen there; empty when it could."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return error.strerror or str(error)
+    return ""
+
+
 def free_port(host: str = "127.0.0.1") -> int:
     """A TCP port that is free now."""
     with socket.socket() as probe:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Mapping
 
 import httpx
 
 from bench.errors import EngineError
-from bench.process import Process
+from bench.process import Process, why_taken
 
 POLL_S = 0.1
 PROBE_TIMEOUT_S = 5.0
@@ -78,13 +77,9 @@ def never_healthy(name: str, timeout_s: float, words: str) -> EngineError:
 
 def check_port(host: str, port: int) -> None:
     """Raises EngineError when something listens on the port already."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise EngineError(
-                f"engine.port={port}",
-                f"cannot be used on {host} ({error.strerror})",
-                "set engine.port=0 for a free one, or end what uses it",
-            ) from error
+    if taken := why_taken(host, port):
+        raise EngineError(
+            f"engine.port={port}",
+            f"cannot be used on {host} ({taken})",
+            "set engine.port=0 for a free one, or end what uses it",
+        )

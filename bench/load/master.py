@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import signal
-import socket
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -29,6 +28,7 @@ from bench.errors import BenchError, LoadError
 from bench.load.arrivals import Profile, profile_of
 from bench.load.page import EVERY_S, Figures, add_figures
 from bench.load.spec import LoadSpec
+from bench.process import why_taken
 from bench.record import NS_PER_S
 
 USER_CLASS = "AgentUser"  # by this name the master starts users on workers
@@ -188,13 +188,9 @@ def _keep(figures: Figures) -> None:
 
 def check_port(key: str, host: str, port: int, otherwise: str = "or 0 for any") -> None:
     """Raise LoadError when a port is taken."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise LoadError(
-                f"{key}={port}",
-                f"Locust cannot listen there ({error.strerror})",
-                f"set {key} to a free port, {otherwise}",
-            ) from error
+    if taken := why_taken(host, port):
+        raise LoadError(
+            f"{key}={port}",
+            f"Locust cannot listen there ({taken})",
+            f"set {key} to a free port, {otherwise}",
+        )
